@@ -1,11 +1,12 @@
 //! Files of deployed sites: a small one, one that has not changed, and one of ten thousand sites, against a bare handler that
-//! answers the same bytes; a large one against a bare socket; and deploying them, against the disk.
+//! answers the same bytes; the small one against Caddy, where it is installed; a large one against a bare socket; and
+//! deploying them, against the disk.
 use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
-    process::Command,
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -72,6 +73,50 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::from_fn(next).flatten().take(length).collect()
 }
 
+/// Caddy with the same files on the server's core.
+struct Caddy {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Caddy {
+    /// None where it is not installed. `scripts/setup` unpacks it into `.tools`.
+    fn start(site: &Path, folder: &Path) -> Result<Option<Self>> {
+        let address = process::free_address()?;
+        let config = format!(
+            "{{\n\tadmin off\n\tauto_https off\n}}\n\
+             http://:{} {{\n\tbind {}\n\troot * {}\n\tfile_server\n}}\n",
+            address.port(),
+            address.ip(),
+            site.display()
+        );
+        let file = folder.join("Caddyfile");
+        fs::write(&file, config)?;
+        let child = ["caddy", ".tools/caddy/usr/bin/caddy"].into_iter().find_map(|program| {
+            let mut command = Command::new(program);
+            command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
+            command.env("GOMAXPROCS", "1").env("HOME", folder).env("XDG_DATA_HOME", folder);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            process::spawn(&mut command, SERVER).ok()
+        });
+        let Some(child) = child else { return Ok(None) };
+        let mut caddy = Self { child, address };
+        let started = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            ensure!(caddy.child.try_wait()?.is_none() && started.elapsed() < Duration::from_secs(10), "Caddy failed");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Some(caddy))
+    }
+}
+
+impl Drop for Caddy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let edge = Edge::start(rounds, janua)?;
     let site = rounds.folder()?;
@@ -96,6 +141,20 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let sides = rounds::interleave("304", rounds.turn, bare, ours)?;
     let what = "304 for a file of 1 KiB by processor time; bare axum, the whole file";
     figures.extend(both_ways("edge 304", what, &sides, Some(Goal::Ratio(0.8))));
+    match Caddy::start(&site, &rounds.folder()?)? {
+        Some(caddy) => {
+            let theirs = get("localhost", "/small.txt", "", "keep-alive");
+            let said = client::send(caddy.address, &get("localhost", "/small.txt", "", "close"))?;
+            ensure!(said.starts_with("HTTP/1.1 200") && said.ends_with(&"x".repeat(SMALL)), "{said}");
+            let theirs = Ask::again(theirs);
+            let limit = || side(caddy.child.id(), |slice| load::with(caddy.address, slice, GENERATOR, &theirs));
+            let ours = || side(pid, |slice| load::with(edge.address, slice, GENERATOR, &file));
+            let sides = rounds::interleave("caddy", rounds.turn, limit, ours)?;
+            let what = "a file of 1 KiB by processor time; the same file by Caddy";
+            figures.extend(both_ways("edge caddy", what, &sides, Some(Goal::Ratio(2.3))));
+        }
+        None => println!("edge: Caddy is not installed, nothing is compared with it"),
+    }
     figures.push(large(rounds, &edge)?);
     figures.extend(deploys(rounds, &edge)?);
     drop(limit);
@@ -199,6 +258,8 @@ fn deploys(rounds: &Rounds, edge: &Edge) -> Result<Vec<Figure>> {
     let what = "a deployment of 2,000 files, 10 MB; the disk alone, one fsync";
     let deployed =
         Figure { scenario: "deploy", what, unit: Unit::Milliseconds, samples, goal: Some(Goal::Below(300.0)) };
+    // Files are compressed after a deployment, which is another story.
+    edge.ground.server.rest()?;
     let again = || {
         let started = Instant::now();
         edge.ground.asks("POST", &format!("/deployments/{last}/redeploy"), &json!({}))?;

@@ -35,6 +35,7 @@ mod profile;
 mod reads;
 mod rounds;
 mod rows;
+mod scale;
 pub mod seed;
 mod servers;
 mod sizes;
@@ -142,6 +143,8 @@ enum Scenario {
     },
     /// Ask other servers what a small TOML file says, and set them beside each other
     Compare(peer::Options),
+    /// What so many users need, computed from what acts cost
+    Scale(scale::Options),
     /// Where the server's time goes, by `perf`
     Profile(profile::Options),
     /// The bare server that Janua is measured against
@@ -166,6 +169,10 @@ pub fn run() -> Result<()> {
         Scenario::Load(options) => return load::run(options),
         Scenario::Post(options) => return poster::run(options),
         Scenario::Profile(options) => return profile::take(&rounds()?, &janua()?, options),
+        Scenario::Scale(options) => {
+            scale::run(options);
+            return Ok(());
+        }
         Scenario::Check { against } => return check(&rounds()?, &janua()?, &cli, against),
         Scenario::Seed { folder, wish } => {
             seed::fill(&janua()?, folder, wish)?;

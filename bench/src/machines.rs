@@ -1,6 +1,9 @@
 //! Machines: their tokens against raw signatures, lookups and introspection against a bare handler, and what they spend against
 //! raw SQLite that runs the same statements.
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::{
@@ -39,6 +42,7 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let figures = [
         agent_tokens(rounds, &ground)?,
         framework_tokens(rounds, &ground)?,
+        mcp_tokens(rounds, &ground, &folder)?,
         lookups(rounds, &ground, &folder)?,
         introspection(rounds, &ground, &folder)?,
         spending(rounds, janua, "spend", 1, Goal::Ratio(0.2))?,
@@ -147,19 +151,40 @@ fn framework(ground: &Ground, more: &Value) -> Result<(String, String)> {
 
 fn framework_tokens(rounds: &Rounds, ground: &Ground) -> Result<Vec<Figure>> {
     let (id, secret) = framework(ground, &json!({}))?;
+    let what = "POST /framework-agent/token by processor time; raw RS256";
+    tokens(rounds, ground, ("framework token", what), "/framework-agent/token", (&id, &secret))
+}
+
+fn mcp_tokens(rounds: &Rounds, ground: &Ground, folder: &Path) -> Result<Vec<Figure>> {
+    let server = json!({ "name": "bench", "domain": "example.com", "scopes": ["orders:read"], "orgId": ground.org });
+    let made = ground.asks("POST", "/mcp/register", &server)?;
+    let (id, secret) = (text(&made, "clientId")?, text(&made, "clientSecret")?);
+    // As if its domain were proven, for which no name server is at hand.
+    let connection = Connection::open(database(folder))?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.execute("UPDATE machine SET state = 'active' WHERE id = ?1", params![id])?;
+    let what = "POST /mcp/token by processor time; raw RS256";
+    tokens(rounds, ground, ("mcp token", what), "/mcp/token", (&id, &secret))
+}
+
+/// Tokens for a secret, in a session.
+fn tokens(
+    rounds: &Rounds,
+    ground: &Ground,
+    (scenario, what): (&'static str, &'static str),
+    path: &str,
+    (id, secret): (&str, &str),
+) -> Result<Vec<Figure>> {
     let body = json!({ "clientId": id, "clientSecret": secret }).to_string();
-    let request = |connection: &str| {
-        client::request("POST", "/framework-agent/token", &Who::with(&ground.token), &body, connection)
-    };
+    let request = |connection: &str| client::request("POST", path, &Who::with(&ground.token), &body, connection);
     let answer = client::send(ground.address(), &request("close"))?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let ask = Ask::again(request("keep-alive"));
     let sign = signer()?;
     let limit = || repeat(&sign);
     let ours = || side(ground.server.pid(), |slice| load::asleep(ground.address(), slice, GENERATOR, &ask));
-    let sides = rounds::interleave("framework token", rounds.turn, limit, ours)?;
-    let what = "POST /framework-agent/token by processor time; raw RS256";
-    Ok(both_ways("framework token", what, &sides, Some(Goal::Ratio(0.8))))
+    let sides = rounds::interleave(scenario, rounds.turn, limit, ours)?;
+    Ok(both_ways(scenario, what, &sides, Some(Goal::Ratio(0.8))))
 }
 
 fn lookups(rounds: &Rounds, ground: &Ground, folder: &Path) -> Result<Vec<Figure>> {

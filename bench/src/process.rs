@@ -100,6 +100,19 @@ impl Server {
         self.child.id()
     }
 
+    /// Waits until it has nothing to do: jobs of what came before would count for what comes after.
+    pub fn rest(&self) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_mins(1) {
+            let before = cpu_time(self.pid())?;
+            thread::sleep(Duration::from_millis(500));
+            if cpu_time(self.pid())?.saturating_sub(before) < Duration::from_millis(30) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Resident memory in megabytes (of a million bytes).
     pub fn resident_mb(&self) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;

@@ -106,8 +106,8 @@ fn raw_events(path: &Path, per_commit: usize) -> Result<Side<'static>> {
                     )?;
                     let mut event = tx.prepare_cached(
                         "INSERT INTO usage_event (id, app_id, environment, meter, at, received_at, value, customer,
-                                                  event_id, properties)
-                         VALUES (?1, ?2, 'live', 'api_calls', ?3, ?3, 1, 'customer-1', ?1, '{}')",
+                                                  event_id, properties, request_id)
+                         VALUES (?1, ?2, 'live', 'api_calls', ?3, ?3, 1, 'customer-1', ?1, '{}', ?1)",
                     )?;
                     let mut total = tx.prepare_cached(
                         "INSERT INTO usage_total (app_id, environment, meter, span, property, customer, choice, slot,

@@ -77,7 +77,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** verify an email address with a code or token */
+        /** verify an email with a code or token */
         post: operations["auth.verify_email"];
         delete?: never;
         options?: never;
@@ -673,7 +673,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** whose pages may ask for passkeys of this service */
+        /** origins that may use passkeys of this service */
         get: operations["auth.related_origins"];
         put?: never;
         post?: never;
@@ -949,7 +949,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** send a test mail at once, and say what the mail server answered */
+        /** send a test mail at once and show the mail server's answer */
         post: operations["platform.test_mail"];
         delete?: never;
         options?: never;
@@ -1247,7 +1247,7 @@ export interface paths {
         delete: operations["org.delete_org"];
         options?: never;
         head?: never;
-        /** update name, slug, branding and who joins automatically */
+        /** update name, slug, branding and automatic joining */
         patch: operations["org.update_org"];
         trace?: never;
     };
@@ -1801,7 +1801,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** list end-users who authenticated through the app */
+        /** list end users of the app */
         get: operations["apps.list_users"];
         put?: never;
         post?: never;
@@ -2183,7 +2183,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** deliver what was missed (dashboard) */
+        /** deliver missed events (dashboard) */
         post: operations["apps.recover_app_webhook"];
         delete?: never;
         options?: never;
@@ -2217,7 +2217,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** report what became of streamed deliveries */
+        /** report the outcomes of streamed deliveries */
         post: operations["webhooks.report_results"];
         delete?: never;
         options?: never;
@@ -2251,7 +2251,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** report what became of streamed deliveries (dashboard) */
+        /** report the outcomes of streamed deliveries (dashboard) */
         post: operations["webhooks.report_app_results"];
         delete?: never;
         options?: never;
@@ -2627,7 +2627,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** where a merchant's browser comes back to */
+        /** return page of the merchant's onboarding */
         get: operations["connect.return_from_onboarding"];
         put?: never;
         /** read the merchant's account again */
@@ -2704,10 +2704,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** what a page of the sandbox shows */
+        /** the data of a page of the sandbox */
         get: operations["sandbox.show_session"];
         put?: never;
-        /** what a person did on a page of the sandbox */
+        /** submit a page of the sandbox */
         post: operations["sandbox.act_on_session"];
         delete?: never;
         options?: never;
@@ -2739,7 +2739,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** show how a site is delivered */
+        /** show the delivery settings of a site */
         get: operations["deployments.show_cdn"];
         put?: never;
         /** set up the delivery of a site, or change its settings */
@@ -2792,7 +2792,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** how deployments and sites are doing */
+        /** figures of deployments and sites */
         get: operations["deployments.show_health"];
         put?: never;
         post?: never;
@@ -2904,6 +2904,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/deployments/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** stop a deployment that is under way */
+        post: operations["deployments.cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/apps/{appId}/domain": {
         parameters: {
             query?: never;
@@ -2971,7 +2988,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** change what a domain is used for */
+        /** change the uses of a domain */
         patch: operations["domains.update_domain"];
         trace?: never;
     };
@@ -3016,7 +3033,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** where a custom domain stands */
+        /** state of a custom domain */
         get: operations["domains.get_onboarding"];
         put?: never;
         post?: never;
@@ -3119,7 +3136,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** how the registration of a domain stands */
+        /** state of a domain registration */
         get: operations["domains.get_registration"];
         put?: never;
         post?: never;
@@ -3310,15 +3327,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** how far a resumable upload is (tus) */
+        /** progress of a resumable upload (tus) */
         get: operations["storage.upload_state"];
         put?: never;
         post?: never;
-        /** give up a resumable upload (tus) */
+        /** cancel a resumable upload (tus) */
         delete: operations["storage.end_upload"];
         options?: never;
         head?: never;
-        /** go on with a resumable upload (tus) */
+        /** continue a resumable upload (tus) */
         patch: operations["storage.append_to_upload"];
         trace?: never;
     };
@@ -3416,7 +3433,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** deliveries of the code host, and what they led to */
+        /** deliveries of the code host and their outcomes */
         get: operations["codehost.list_deliveries"];
         put?: never;
         post?: never;
@@ -3435,7 +3452,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** do again what a delivery asks for */
+        /** handle a delivery again */
         post: operations["codehost.run_again"];
         delete?: never;
         options?: never;
@@ -3656,10 +3673,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** recipients that are not written to, newest first */
+        /** suppressed recipients, newest first */
         get: operations["email.list_suppressions"];
         put?: never;
-        /** stop writing to a recipient */
+        /** suppress a recipient */
         post: operations["email.add_suppression"];
         delete?: never;
         options?: never;
@@ -3677,7 +3694,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** write to a recipient again */
+        /** remove a suppression */
         delete: operations["email.remove_suppression"];
         options?: never;
         head?: never;
@@ -3744,7 +3761,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** how the app's email fares */
+        /** delivery, bounce and complaint figures of the app's email */
         get: operations["email.email_overview"];
         put?: never;
         post?: never;
@@ -3951,7 +3968,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** is this wallet a registered agent */
+        /** whether a wallet belongs to an active agent */
         get: operations["agents.verify_agent"];
         put?: never;
         post?: never;
@@ -4244,7 +4261,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** is this domain a registered MCP server */
+        /** whether a domain is that of a verified MCP server */
         get: operations["mcp.verify_mcp"];
         put?: never;
         post?: never;
@@ -4417,7 +4434,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** count what a machine spends, against its limits */
+        /** count spending of a machine against its limits */
         post: operations["agents.spend"];
         delete?: never;
         options?: never;
@@ -4493,6 +4510,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/analytics/org/{orgId}/timeseries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** metrics of an organization's apps by day, week or month */
+        get: operations["analytics.org_timeseries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/analytics/app/{appId}/top-users": {
         parameters: {
             query?: never;
@@ -4534,7 +4568,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** health of background jobs */
+        /** health of background jobs and tasks */
         get: operations["observability.functions"];
         put?: never;
         post?: never;
@@ -4610,7 +4644,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** change who may see a skill */
+        /** change the visibility of a skill */
         patch: operations["skills.update_skill"];
         trace?: never;
     };
@@ -4711,7 +4745,7 @@ export interface paths {
         put?: never;
         /** star a skill */
         post: operations["skills.star_skill"];
-        /** take back a star */
+        /** remove a star */
         delete: operations["skills.unstar_skill"];
         options?: never;
         head?: never;
@@ -4923,6 +4957,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/.well-known/oauth-protected-resource/mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** where clients of /mcp get tokens (RFC 9728) */
+        get: operations["mcp.protected_resource"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/verify": {
         parameters: {
             query?: never;
@@ -4933,7 +4984,7 @@ export interface paths {
         /** verify an email-link token; a browser is asked to confirm */
         get: operations["auth.verify_link"];
         put?: never;
-        /** the confirm button of the page behind the link */
+        /** confirm an email from the page behind the link */
         post: operations["auth.confirm_link"];
         delete?: never;
         options?: never;
@@ -4951,7 +5002,7 @@ export interface paths {
         /** begin the authorization flow (RFC 6749, PKCE, OpenID Connect) */
         get: operations["oauth.authorize"];
         put?: never;
-        /** the same, with the parameters in a form */
+        /** begin the authorization flow, with the parameters in a form */
         post: operations["oauth.authorize_by_post"];
         delete?: never;
         options?: never;
@@ -4966,10 +5017,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** the page that asks whether a client may */
+        /** the consent page of an OAuth client */
         get: operations["oauth.consent_page"];
         put?: never;
-        /** what the consent page sends */
+        /** submit the consent form */
         post: operations["oauth.decide_consent"];
         delete?: never;
         options?: never;
@@ -4984,10 +5035,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** sign out because a client asks for it (RP-initiated logout) */
+        /** sign out for a client (RP-initiated logout) */
         get: operations["oauth.logout_page"];
         put?: never;
-        /** the same, with the parameters in a form */
+        /** sign out for a client, with the parameters in a form */
         post: operations["oauth.logout_by_post"];
         delete?: never;
         options?: never;
@@ -5696,7 +5747,7 @@ export interface components {
             id: string;
             /** @description Name of the device, such as "Firefox on Linux". */
             name: string;
-            /** @description Where it was used last. */
+            /** @description The IP address of its last use. */
             ip: string;
             /**
              * Format: date-time
@@ -5777,7 +5828,7 @@ export interface components {
              * @example 2026-01-31T10:00:00.000Z
              */
             at: string;
-            /** @description The request in which it happened, for whoever asks the operator about it. */
+            /** @description The request in which it happened, for questions to the operator. */
             requestId?: string | null;
             details: {
                 [key: string]: unknown;
@@ -6035,7 +6086,7 @@ export interface components {
             device_code: string;
             /** @description The code that the user enters. */
             user_code: string;
-            /** @description Where they type it. */
+            /** @description The URL of the page to enter the code. */
             verification_uri: string;
             /** @description The same with the code in it, for a QR code. */
             verification_uri_complete: string;
@@ -6108,7 +6159,7 @@ export interface components {
             app?: string | null;
             scopes: string[];
         };
-        /** @description What a token exchange sends. */
+        /** @description The request of a token exchange. */
         TokenRequest: {
             /**
              * @description `authorization_code`, `refresh_token`, `urn:ietf:params:oauth:grant-type:device_code`, `client_credentials` or
@@ -6136,7 +6187,7 @@ export interface components {
             subject_token?: string | null;
             /** @description `urn:ietf:params:oauth:token-type:access_token`. */
             subject_token_type?: string | null;
-            /** @description A token of the machine that is to act. Required: nobody acts as somebody else without being named. */
+            /** @description A token of the machine that acts. Required: a delegated token always names its actor. */
             actor_token?: string | null;
             actor_token_type?: string | null;
             requested_token_type?: string | null;
@@ -6216,9 +6267,9 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
-        /** @description What a machine is. */
+        /** @description The kind of a machine. */
         Kind: "agent" | "framework" | "mcp";
-        /** @description What a machine may do at the moment. One whose time is over is expired besides. */
+        /** @description The status of a machine. One past its expiry is expired besides. */
         State: ("active" | "suspended") | "pending" | "expired";
         /** @description The claims about a user within the granted scopes. */
         UserInfo: {
@@ -6264,7 +6315,7 @@ export interface components {
             /** Format: int64 */
             score: number;
             reasons: string[];
-            /** @description Where it was noticed last. */
+            /** @description The route of the latest report. */
             route: string;
             /**
              * Format: int64
@@ -6335,11 +6386,11 @@ export interface components {
             /** Format: email */
             email: string;
         };
-        /** @description How a test mail fared. */
+        /** @description The outcome of a test mail. */
         Tested: {
             /** @description Whether the mail server took it. */
             sent: boolean;
-            /** @description What the mail server said, in words. */
+            /** @description The mail server's answer, in words. */
             answer: string;
         };
         /** @description Whether an account can be signed in to. */
@@ -6461,7 +6512,7 @@ export interface components {
             holder?: string | null;
             methods: string[];
         };
-        /** @description What is left out stays as it is. */
+        /** @description Fields that are left out stay as they are. */
         UserChange: {
             name?: string | null;
             /**
@@ -6469,6 +6520,10 @@ export interface components {
              * @description Needs a fresh proof of who the owner is. Links that were mailed before no longer work, and the old email is told.
              */
             email?: string | null;
+            /**
+             * @description Where it becomes true, a password that a sign-up chose is removed unless its email was confirmed: it may be a
+             *      stranger's. The user chooses another one with "Forgot password".
+             */
             emailVerified?: boolean | null;
             /**
              * Format: password
@@ -6724,7 +6779,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description Left out: it does not run out.
+             * @description Left out: it does not expire.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
@@ -6745,7 +6800,7 @@ export interface components {
             createdAt: string;
             /**
              * Format: date-time
-             * @description None for one that does not run out.
+             * @description None for a token that does not expire.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
@@ -6778,7 +6833,7 @@ export interface components {
             createdAt: string;
             /**
              * Format: date-time
-             * @description None for one that does not run out.
+             * @description None for a token that does not expire.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
@@ -6849,7 +6904,7 @@ export interface components {
         };
         /** @description A scope of an app's own servers. */
         DeclaredScope: {
-            /** @description What the scope allows; shown on the consent page. */
+            /** @description A description of the access; shown on the consent page. */
             description: string;
             /** @description As clients ask for it, such as `mcp:tools`. */
             name: string;
@@ -6956,7 +7011,7 @@ export interface components {
              */
             blockedAt?: string | null;
         };
-        /** @description What an app may know of an end user. */
+        /** @description The data of an end user that an app may see. */
         UserDetails: {
             /** Format: uuid */
             id: string;
@@ -6982,7 +7037,7 @@ export interface components {
             blockedAt?: string | null;
             /** @description In this app, newest first. */
             sessions: components["schemas"]["SessionInApp"][];
-            /** @description What the person did in this app, and what was done to them in it: the newest 50. */
+            /** @description The newest 50 events of the user in this app. */
             activity: components["schemas"]["AppActivity"][];
         };
         SessionInApp: {
@@ -7194,7 +7249,7 @@ export interface components {
             /** @description Every attempt, oldest first. */
             attempts: components["schemas"]["Attempt"][];
         };
-        /** @description Where a delivery is. */
+        /** @description The state of a delivery. */
         State2: ("delivered" | "failed") | "pending" | "cancelled" | "dropped";
         /** @description One attempt of a delivery. */
         Attempt: {
@@ -7242,7 +7297,7 @@ export interface components {
         Results: {
             results: components["schemas"]["Outcome"][];
         };
-        /** @description What became of one delivery. */
+        /** @description The outcome of one delivery. */
         Outcome: {
             /** Format: uuid */
             deliveryId: string;
@@ -7307,7 +7362,7 @@ export interface components {
         PlanChange: {
             plan: string;
         };
-        /** @description One event, or `events` with up to 1000 of them. */
+        /** @description One event, or `events` with up to 1000 of them; up to 20 with a publishable key. */
         Track: {
             /** @description Up to 20 texts of 256 characters. `key` is what a `unique` meter counts. */
             properties?: {
@@ -7463,7 +7518,7 @@ export interface components {
             limit?: number | null;
             /** Format: int64 */
             included?: number | null;
-            /** @description What each unit beyond costs, in minor units. */
+            /** @description The price of each unit beyond, in minor units. */
             overage?: string | null;
             hard: boolean;
             /** Format: int64 */
@@ -7488,7 +7543,7 @@ export interface components {
             appId?: string | null;
             /** @description Whether an app is connected to billing. */
             connected?: boolean | null;
-            /** @description Who pays for an app: its organization (`org`), or the app itself (`own`). */
+            /** @description The payer for an app: its organization (`org`), or the app itself (`own`). */
             payer?: string | null;
             /** @description The plan that counts now. */
             plan: string;
@@ -7569,7 +7624,7 @@ export interface components {
              * @example 2026-01-31T10:00:00.000Z
              */
             resetsAt?: string | null;
-            /** @description What each unit beyond costs, in minor units. */
+            /** @description The price of each unit beyond, in minor units. */
             overage?: string | null;
         };
         PendingChange: {
@@ -7668,7 +7723,7 @@ export interface components {
         CheckoutView: {
             /** Format: uuid */
             checkoutId?: string | null;
-            /** @description Where to pay; for a change that is done already, where to go on. */
+            /** @description The URL to pay at; for a change that is done already, the URL to continue at. */
             url: string;
             /**
              * Format: date-time
@@ -7989,7 +8044,7 @@ export interface components {
             action: components["schemas"]["PaymentAction"];
             /**
              * Format: int64
-             * @description What goes back, in minor units; left out: all that is left.
+             * @description The amount to refund, in minor units; left out: the whole remaining amount.
              */
             amount?: number | null;
             reason?: string | null;
@@ -8082,7 +8137,7 @@ export interface components {
             kind: string;
             /** @description open, complete, expired */
             status: string;
-            /** @description What it is about, in the processor's form. */
+            /** @description The object of the event, in the processor's form. */
             object: {
                 [key: string]: unknown;
             };
@@ -8092,7 +8147,7 @@ export interface components {
             /** Format: int64 */
             trialDays: number;
             cards: components["schemas"]["TestCard"][];
-            /** @description Where the person goes on. */
+            /** @description The URL where the user continues. */
             next?: string | null;
             back?: string | null;
         };
@@ -8113,7 +8168,7 @@ export interface components {
             provider?: components["schemas"]["Provider"] | null;
             settings?: components["schemas"]["SettingsChange"];
         };
-        /** @description Who delivers a site to browsers. */
+        /** @description The server that delivers a site to browsers. */
         Provider: "edge" | "external";
         /** @description Settings that are to change; the others stay. */
         SettingsChange: {
@@ -8127,10 +8182,10 @@ export interface components {
         };
         /** @description Whether navigations to unknown paths get the page of a client-side router. */
         SpaFallback: ("on" | "off") | "auto";
-        /** @description Who may see previews. */
+        /** @description Access to previews. */
         PreviewAccess: "off" | "public" | "members";
         /**
-         * @description Who may see the site.
+         * @description Access to the site.
          * @enum {string}
          */
         SiteAccess: "public" | "members";
@@ -8141,12 +8196,12 @@ export interface components {
             appId: string;
             provider: components["schemas"]["Provider"];
             status: components["schemas"]["SiteStatus"];
-            /** @description Where the site is served. */
+            /** @description The URL of the site. */
             hostname: string;
             url: string;
-            /** @description What a custom domain's CNAME record names. */
+            /** @description The target of a custom domain's CNAME record. */
             cnameTarget: string;
-            /** @description What a custom domain's A and AAAA records name. */
+            /** @description The IP addresses for a custom domain's A and AAAA records. */
             addresses: string[];
             domains: components["schemas"]["DomainOfSite"][];
             settings: components["schemas"]["SiteSettings"];
@@ -8169,9 +8224,11 @@ export interface components {
         /** @description A host of a site. */
         DomainOfSite: {
             domain: string;
-            status: string;
+            status: components["schemas"]["Status"];
             redirectTo?: string | null;
         };
+        /** @description The state of a domain. */
+        Status: "pending_ownership" | "pending_dns" | "issuing" | "active" | "misconfigured" | "failed" | "suspended";
         SiteSettings: {
             spaFallback: components["schemas"]["SpaFallback"];
             previewAccess: components["schemas"]["PreviewAccess"];
@@ -8199,11 +8256,11 @@ export interface components {
              * @description Counts the deployments of the app.
              */
             number: number;
-            status: components["schemas"]["Status"];
+            status: components["schemas"]["Status2"];
             target: components["schemas"]["Target"];
             /** @description Whether production serves it. */
             active: boolean;
-            /** @description Where production is served. */
+            /** @description The URL of production. */
             url: string;
             /** @description Where this deployment is served, as long as it is kept. */
             previewUrl: string;
@@ -8256,7 +8313,7 @@ export interface components {
             durationMs?: number | null;
         };
         /** @enum {string} */
-        Status: "queued" | "processing" | "ready" | "failed" | "canceled";
+        Status2: "queued" | "processing" | "ready" | "failed" | "canceled";
         SourceView: {
             type: components["schemas"]["SourceKind"];
             /**
@@ -8435,11 +8492,11 @@ export interface components {
              * @description Counts the deployments of the app.
              */
             number: number;
-            status: components["schemas"]["Status"];
+            status: components["schemas"]["Status2"];
             target: components["schemas"]["Target"];
             /** @description Whether production serves it. */
             active: boolean;
-            /** @description Where production is served. */
+            /** @description The URL of production. */
             url: string;
             /** @description Where this deployment is served, as long as it is kept. */
             previewUrl: string;
@@ -8512,7 +8569,7 @@ export interface components {
         FileChanges: {
             /**
              * Format: uuid
-             * @description What the files are compared with; null for a first deployment.
+             * @description The deployment that the files are compared with; null for a first deployment.
              */
             comparedWith?: string | null;
             /** Format: uint64 */
@@ -8610,10 +8667,10 @@ export interface components {
             domain: string;
             /** @description As people write it. */
             unicode: string;
-            status: components["schemas"]["Status2"];
+            status: components["schemas"]["Status"];
             /** @description Why it is not served, or may not stay so. */
             reason?: components["schemas"]["Reason"] | null;
-            /** @description What to do next, in a sentence. */
+            /** @description The next step, in a sentence. */
             hint?: string | null;
             ownership: components["schemas"]["Ownership"];
             /** @description The DNS records to add. */
@@ -8637,8 +8694,6 @@ export interface components {
             activeAt?: string | null;
             uses: components["schemas"]["DomainUses"];
         };
-        /** @description Where a domain stands. */
-        Status2: "pending_ownership" | "pending_dns" | "issuing" | "active" | "misconfigured" | "failed" | "suspended";
         /** @description Why a domain is not served, or may not stay so. */
         Reason: ("txt_missing" | "txt_wrong" | "points_elsewhere" | "ca_unavailable" | "ca_rate_limited" | "lost_ownership") | "contested" | "nxdomain" | "no_records" | "mixed_answers" | "ipv6_elsewhere" | "dns_unavailable" | "dnssec_failed" | "caa_forbids" | "not_reaching_us" | "validation_failed" | "timed_out" | "moved";
         Ownership: {
@@ -8667,7 +8722,7 @@ export interface components {
             /** @description One that is not required is another way to the same end. */
             required: boolean;
             status: components["schemas"]["RecordStatus"];
-            /** @description What was found instead, or there. */
+            /** @description The records that were found. */
             seen: string[];
         };
         /** @enum {string} */
@@ -8693,7 +8748,7 @@ export interface components {
              * @example 2026-01-31T10:00:00.000Z
              */
             renewAt?: string | null;
-            /** @description What the certificate authority said last, if the order failed. */
+            /** @description The last error of the certificate authority, if the order failed. */
             error?: string | null;
         };
         CertificateStatus: ("ordering" | "valid" | "renewing") | "none" | "failing" | "external";
@@ -8712,7 +8767,7 @@ export interface components {
              */
             nextAt?: string | null;
         };
-        /** @description What the domain is good for at the moment. All of it ends with the proof. */
+        /** @description The present uses of the domain. All of them end with the proof. */
         DomainUses: {
             /** @description Requests to it are answered with the app's site. */
             site: boolean;
@@ -8795,7 +8850,7 @@ export interface components {
             registrable: boolean;
             /** @description For one year. */
             price?: components["schemas"]["YearPrice"] | null;
-            /** @description Who said so. */
+            /** @description The source of the answer. */
             source: string;
             /**
              * Format: date-time
@@ -8839,7 +8894,7 @@ export interface components {
             /** @description Must be true: the user has agreed to the registrar's terms. */
             acceptTerms: boolean;
         };
-        /** @description Who a domain is registered for. */
+        /** @description The registrant of a domain. */
         Contact: {
             firstName: string;
             lastName: string;
@@ -8923,7 +8978,7 @@ export interface components {
                 [key: string]: unknown;
             };
             environment: components["schemas"]["Environment"];
-            /** @description Where everybody can read it, if it is public. */
+            /** @description The public URL of the object, if it is public. */
             url?: string | null;
             /** @description Where it can be read for 15 minutes. The URL contains its own authorization: keep it secret. */
             downloadUrl?: string | null;
@@ -8965,7 +9020,7 @@ export interface components {
             nextCursor?: string | null;
             usage: components["schemas"]["UsageView"];
         };
-        /** @description What is stored, beside what may be. */
+        /** @description Stored amounts, beside their limits. */
         UsageView: {
             /**
              * Format: int64
@@ -8979,8 +9034,13 @@ export interface components {
              * @description Null where no plan limits it.
              */
             limitBytes?: number | null;
+            /**
+             * Format: int64
+             * @description The bytes that the limit is about: those of the user, or, for the dashboard, of all apps of the organization.
+             */
+            countedBytes: number;
         };
-        /** @description What is changed. Everything else is ignored. */
+        /** @description The changes. All other fields are ignored. */
         ObjectChange: {
             name?: string | null;
             /** @description Merged with what is there; null deletes a key. */
@@ -9005,7 +9065,7 @@ export interface components {
             redirectTo?: string | null;
         };
         AuthorizeAnswer: {
-            /** @description Where to send the browser. */
+            /** @description The URL to send the browser to. */
             url: string;
             /**
              * Format: date-time
@@ -9090,11 +9150,11 @@ export interface components {
             deployedBy: components["schemas"]["DeployedBy"];
         };
         /**
-         * @description What gets a preview beside the production branch.
+         * @description Branches and pull requests that get a preview.
          * @enum {string}
          */
         Previews: "off" | "pull_requests" | "branches";
-        /** @description Who deploys a linked repository. */
+        /** @description The trigger of deployments of a linked repository. */
         DeployedBy: "push" | "ci";
         SettingsView: {
             /** @description Whether commits get a status. */
@@ -9160,7 +9220,7 @@ export interface components {
              * @example 2026-01-31T10:00:00.000Z
              */
             receivedAt: string;
-            /** @description What it led to, newest first. Empty: it is being worked on. */
+            /** @description The outcomes, newest first. Empty: it is being worked on. */
             outcomes: components["schemas"]["OutcomeView"][];
         };
         OutcomeView: {
@@ -9245,7 +9305,7 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** @description What became of a request to send. */
+        /** @description The outcome of a request to send. */
         Sent2: {
             /** Format: uuid */
             messageId: string;
@@ -9256,7 +9316,7 @@ export interface components {
             /** @description `suppressed` when every recipient is on the suppression list. */
             status: components["schemas"]["Status5"];
         };
-        /** @description How far a mail to one recipient has come. */
+        /** @description The state of a mail to one recipient. */
         Status5: ("queued" | "canceled") | "scheduled" | "deferred" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "suppressed";
         NewMails: {
             messages: components["schemas"]["NewMail"][];
@@ -9426,7 +9486,7 @@ export interface components {
         };
         /** @description The state of a sending domain. */
         DomainStatus: ("pending" | "verified" | "failed") | "temporary_failure";
-        /** @description What was found of one record. */
+        /** @description The state of one record. */
         RecordState: {
             type: string;
             /** @description `dkim`, `dkim_ed25519`, `return_path`, `spf` or `dmarc`. */
@@ -9437,7 +9497,7 @@ export interface components {
             parts?: string[];
             required: boolean;
             status: components["schemas"]["RecordStatus2"];
-            /** @description What stands there. */
+            /** @description The values found. */
             found?: string[];
             hint?: string | null;
         };
@@ -9458,7 +9518,7 @@ export interface components {
         SuppressionView: {
             email: string;
             reason: components["schemas"]["Reason2"];
-            /** @description What the recipient's server or the relay said. */
+            /** @description The answer of the recipient's server or of the relay. */
             detail?: string | null;
             /**
              * Format: date-time
@@ -9582,11 +9642,11 @@ export interface components {
             /** Format: int64 */
             complained: number;
         };
-        /** @description What a machine may do, as its owner says it. */
+        /** @description The settings of a machine. */
         NewAgent: {
             description?: string | null;
             name: string;
-            /** @description `0x…`, a Solana address, or an account as in CAIP-10. */
+            /** @description `0x…`, a Solana wallet address, or an account as in CAIP-10. */
             wallet: string;
             /**
              * Format: uint64
@@ -9605,6 +9665,7 @@ export interface components {
             limits?: components["schemas"]["MachineLimit"][] | null;
             /**
              * Format: date-time
+             * @description `null` removes it.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
@@ -9624,14 +9685,14 @@ export interface components {
          */
         Per: "hour" | "day" | "month";
         /**
-         * @description What happens when a limit is used up.
+         * @description The effect of a limit that is used up.
          * @enum {string}
          */
         Then: "refuse" | "suspend";
         AgentAnswer: {
             agent: components["schemas"]["AgentView"];
         };
-        /** @description What every kind of machine shows. */
+        /** @description Fields that every kind of machine has. */
         AgentView: {
             description?: string | null;
             /** Format: uuid */
@@ -9742,7 +9803,7 @@ export interface components {
             scope: string;
             agent: components["schemas"]["AgentView"];
         };
-        /** @description Why somebody suspends. */
+        /** @description The reason of a suspension. */
         SuspendReason: {
             reason?: string | null;
         };
@@ -9761,6 +9822,7 @@ export interface components {
             limits?: components["schemas"]["MachineLimit"][] | null;
             /**
              * Format: date-time
+             * @description `null` removes it.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
@@ -9814,7 +9876,7 @@ export interface components {
             /** @description A domain that an app of it has proven. */
             domain?: string | null;
         };
-        /** @description What a machine may do, as its owner says it. */
+        /** @description The settings of a machine. */
         NewFrameworkAgent: {
             description?: string | null;
             name: string;
@@ -9838,6 +9900,7 @@ export interface components {
             limits?: components["schemas"]["MachineLimit"][] | null;
             /**
              * Format: date-time
+             * @description `null` removes it.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
@@ -9851,7 +9914,7 @@ export interface components {
             /** @description Suspends the agent, without a session. This is the only time it is shown. */
             killSwitchToken: string;
         };
-        /** @description What every kind of machine shows. */
+        /** @description Fields that every kind of machine has. */
         FrameworkAgentView: {
             description?: string | null;
             /** Format: uuid */
@@ -9945,7 +10008,7 @@ export interface components {
             /** @description This is the only time it is shown. */
             killSwitchToken: string;
         };
-        /** @description What a server says of itself in the registry. Fields that are left out stay as they are. */
+        /** @description The entry of a server in the registry. Fields that are left out stay as they are. */
         NewMcpServer: {
             title?: string | null;
             description?: string | null;
@@ -9978,12 +10041,13 @@ export interface components {
             limits?: components["schemas"]["MachineLimit"][] | null;
             /**
              * Format: date-time
+             * @description `null` removes it.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
         };
         /**
-         * @description Who finds a server in the registry.
+         * @description The visibility of a server in the registry.
          * @enum {string}
          */
         Visibility2: "public" | "org";
@@ -9994,7 +10058,7 @@ export interface components {
             /** @description This is the only time it is shown. */
             clientSecret: string;
         };
-        /** @description What every kind of machine shows. */
+        /** @description Fields that every kind of machine has. */
         McpView: {
             title?: string | null;
             description?: string | null;
@@ -10110,7 +10174,7 @@ export interface components {
         };
         McpAnswer: {
             server: components["schemas"]["McpView"];
-            /** @description What stands where the proof was looked for. */
+            /** @description The value found at the place of the proof. */
             found?: string[] | null;
             /** @description A new secret. This is the only time it is shown. */
             clientSecret?: string | null;
@@ -10127,7 +10191,7 @@ export interface components {
             /** @description The URL of the server that the token is for. Default: this service. */
             resource?: string | null;
         };
-        /** @description What a server says of itself in the registry. Fields that are left out stay as they are. */
+        /** @description The entry of a server in the registry. Fields that are left out stay as they are. */
         McpChange: {
             title?: string | null;
             description?: string | null;
@@ -10158,6 +10222,7 @@ export interface components {
             limits?: components["schemas"]["MachineLimit"][] | null;
             /**
              * Format: date-time
+             * @description `null` removes it.
              * @example 2026-01-31T10:00:00.000Z
              */
             expiresAt?: string | null;
@@ -10274,7 +10339,7 @@ export interface components {
             meter: string;
             /** Format: int64 */
             amount: number;
-            /** @description What it was for, as the log shows it. */
+            /** @description The purpose, as the log shows it. */
             action?: string | null;
             /** @description A repetition with the same key is not counted again. */
             idempotencyKey?: string | null;
@@ -10284,7 +10349,7 @@ export interface components {
             allowed: boolean;
             /**
              * Format: int64
-             * @description What the tightest limit leaves; null where no limit is on the meter.
+             * @description The remaining amount of the tightest limit; null where no limit is on the meter.
              */
             remaining?: number | null;
             /**
@@ -10620,13 +10685,19 @@ export interface components {
              */
             nodes: number;
         };
-        /** @description A kind of background job. */
+        /** @description A kind of background job, or a task: a loop that every node runs. */
         Function: {
             name: string;
             kind: components["schemas"]["FunctionKind"];
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Runs of a job; of a task how often it was started.
+             */
             invocations: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Runs of a job that failed; of a task how often it panicked.
+             */
             errors: number;
             /** Format: double */
             errorRate: number;
@@ -10639,7 +10710,10 @@ export interface components {
             dead: number;
             /** Format: int64 */
             waiting: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Jobs that run now; of a task the nodes on which it ran when they reported last.
+             */
             running: number;
             /**
              * Format: int64
@@ -10667,7 +10741,7 @@ export interface components {
             health: components["schemas"]["Health2"];
         };
         /** @enum {string} */
-        FunctionKind: "job" | "recurring";
+        FunctionKind: "job" | "recurring" | "task";
         /** @description Milliseconds; null where nothing was measured. */
         Durations2: {
             /** Format: double */
@@ -10689,6 +10763,8 @@ export interface components {
              */
             asOf: string;
             totals: components["schemas"]["Traffic"];
+            /** @description The same length of time before. */
+            previous: components["schemas"]["Traffic"];
             /** @description With the most requests first. */
             routes: components["schemas"]["RouteTraffic"][];
             series: components["schemas"]["GatewayPoint"][];
@@ -10768,6 +10844,8 @@ export interface components {
             requests: number;
             /** Format: uint64 */
             errors: number;
+            /** Format: double */
+            p50?: number | null;
             /** Format: double */
             p95?: number | null;
         };
@@ -10885,7 +10963,7 @@ export interface components {
             updatedAt: string;
             state: components["schemas"]["SkillState"];
         };
-        /** @description Who may see a skill. */
+        /** @description The visibility of a skill. */
         Visibility3: "public" | "unlisted" | "org";
         Publisher: {
             /** @description None when the organization is gone. */
@@ -10994,7 +11072,7 @@ export interface components {
             engine: number;
             findings: components["schemas"]["Finding"][];
         };
-        /** @description What a scan decides. */
+        /** @description The verdict of a scan. */
         Verdict: ("allow" | "block") | "review";
         /** @description Something that a scan found. */
         Finding: {
@@ -11012,7 +11090,7 @@ export interface components {
             algorithm: string;
             /** @description In base64url. */
             value: string;
-            /** @description What is signed: JSON in its canonical form (RFC 8785). */
+            /** @description The signed text: JSON in its canonical form (RFC 8785). */
             manifest: string;
         };
         /** @description A version in short. */
@@ -11253,9 +11331,19 @@ export interface components {
             code: number;
             message: string;
         };
-        Link3: {
+        ProtectedResource: {
+            resource: string;
+            resource_name: string;
+            authorization_servers: string[];
+            scopes_supported: string[];
+            bearer_methods_supported: string[];
+        };
+        /** @description What the button of the page sends. */
+        Button: {
             /** Format: password */
             token: string;
+            /** @description The solution of the challenge on the page; empty until the script has found it. */
+            captcha?: string;
         };
         /** @enum {string} */
         Part: "live" | "ready";
@@ -11287,7 +11375,7 @@ export interface components {
             openIncidents: components["schemas"]["OpenIncident"][];
         };
         /**
-         * @description How a component does, from best to worst.
+         * @description The state of a component, from best to worst.
          * @enum {string}
          */
         State3: "operational" | "degraded" | "outage";
@@ -11323,7 +11411,7 @@ export interface components {
          */
         Impact: "none" | "minor" | "major" | "critical";
         /**
-         * @description How far an incident has come.
+         * @description The state of an incident.
          * @enum {string}
          */
         Stage2: "investigating" | "identified" | "monitoring" | "resolved";
@@ -11460,7 +11548,7 @@ export interface components {
             /** @description Markdown. */
             content: string;
         };
-        /** @description Somebody signed in to the app. */
+        /** @description A user signed in to the app. */
         UserSignedIn: {
             /** @description The event's name. */
             event: string;
@@ -11483,7 +11571,7 @@ export interface components {
             /** @description Whether it is only a rehearsal. */
             test?: boolean | null;
             sessionId?: string | null;
-            /** @description How they proved who they are, such as `pwd` and `mfa`. */
+            /** @description The methods of the user's proof, such as `pwd` and `mfa`. */
             methods?: string[] | null;
             device?: string | null;
         };
@@ -11494,7 +11582,7 @@ export interface components {
             name?: string | null;
             emailVerified?: boolean | null;
         };
-        /** @description Somebody made an account. */
+        /** @description A user created an account. */
         UserCreated: {
             /** @description The event's name. */
             event: string;
@@ -11517,7 +11605,7 @@ export interface components {
             /** @description Whether it is only a rehearsal. */
             test?: boolean | null;
         };
-        /** @description Somebody switched a second factor on. */
+        /** @description A user switched a second factor on. */
         UserMfaEnabled: {
             /** @description The event's name. */
             event: string;
@@ -11541,7 +11629,7 @@ export interface components {
             test?: boolean | null;
             factor?: string | null;
         };
-        /** @description Somebody switched a second factor off. */
+        /** @description A user switched a second factor off. */
         UserMfaDisabled: {
             /** @description The event's name. */
             event: string;
@@ -11565,7 +11653,7 @@ export interface components {
             test?: boolean | null;
             factor?: string | null;
         };
-        /** @description Somebody added a passkey. */
+        /** @description A user added a passkey. */
         UserPasskeyAdded: {
             /** @description The event's name. */
             event: string;
@@ -11590,7 +11678,7 @@ export interface components {
             credentialId?: string | null;
             deviceName?: string | null;
         };
-        /** @description Somebody removed a passkey. */
+        /** @description A user removed a passkey. */
         UserPasskeyRemoved: {
             /** @description The event's name. */
             event: string;
@@ -11614,7 +11702,7 @@ export interface components {
             test?: boolean | null;
             credentialId?: string | null;
         };
-        /** @description Somebody proved that an address is theirs. */
+        /** @description A user verified their email. */
         UserEmailVerified: {
             /** @description The event's name. */
             event: string;
@@ -13123,7 +13211,7 @@ export interface operations {
                  */
                 search?: string | null;
                 state?: components["schemas"]["AccountState"] | null;
-                /** @description Members of this organization, whoever joined last first. */
+                /** @description Members of this organization, the latest to join first. */
                 orgId?: string | null;
                 /** @description How many entries to answer. */
                 limit?: number | null;
@@ -14752,8 +14840,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description How an address or a word of a name begins; with several words (three count), each of them. Without it, who signed
-                 *      in last comes first; with it, what was found is in the order of the alphabet.
+                 * @description The beginning of an email or of a word of a name; with several words (three count), of each of them. Without it,
+                 *      the latest sign-in comes first; with it, users are in alphabetical order.
                  */
                 search?: string | null;
                 /** @description How many entries to answer. */
@@ -16726,7 +16814,7 @@ export interface operations {
             query?: {
                 /** @description Only deployments of this app. */
                 appId?: string | null;
-                status?: components["schemas"]["Status"] | null;
+                status?: components["schemas"]["Status2"] | null;
                 target?: components["schemas"]["Target"] | null;
                 branch?: string | null;
                 /** @description How many entries to answer. */
@@ -16921,6 +17009,28 @@ export interface operations {
             };
             /** @description OK */
             202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deployment"];
+                };
+            };
+        };
+    };
+    "deployments.cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19560,6 +19670,8 @@ export interface operations {
                 from?: string | null;
                 /** @description The last day. Today otherwise. */
                 to?: string | null;
+                /** @description Instead of `from`: the number of days. */
+                days?: number | null;
                 /** @description `csv` answers a file, as `Accept: text/csv` does. */
                 format?: string | null;
             };
@@ -19590,6 +19702,8 @@ export interface operations {
                 from?: string | null;
                 /** @description The last day. Today otherwise. */
                 to?: string | null;
+                /** @description Instead of `from`: the number of days. */
+                days?: number | null;
                 /** @description `csv` answers a file, as `Accept: text/csv` does. */
                 format?: string | null;
             };
@@ -19646,6 +19760,8 @@ export interface operations {
                 from?: string | null;
                 /** @description The last day. Today otherwise. */
                 to?: string | null;
+                /** @description Instead of `from`: the number of days. */
+                days?: number | null;
                 /**
                  * @description Up to five metrics, separated by commas: `sign_ins`, `sign_in_failures`, `sign_ups`, `email_verifications`,
                  *      `mfa_enabled`, `mfa_disabled`, `passkeys_added`, `passkeys_removed`, `password_resets`, `magic_links`,
@@ -19659,6 +19775,45 @@ export interface operations {
             header?: never;
             path: {
                 appId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Timeseries"];
+                    "text/csv": string;
+                };
+            };
+        };
+    };
+    "analytics.org_timeseries": {
+        parameters: {
+            query?: {
+                /** @description The first day, as in `2026-01-31`. 29 days before the last one otherwise. */
+                from?: string | null;
+                /** @description The last day. Today otherwise. */
+                to?: string | null;
+                /** @description Instead of `from`: the number of days. */
+                days?: number | null;
+                /**
+                 * @description Up to five metrics, separated by commas: `sign_ins`, `sign_in_failures`, `sign_ups`, `email_verifications`,
+                 *      `mfa_enabled`, `mfa_disabled`, `passkeys_added`, `passkeys_removed`, `password_resets`, `magic_links`,
+                 *      `sessions_revoked`, `consents`, `total`, `active_users`, `new_users`, `returning_users`. `sign_ins` otherwise.
+                 */
+                metric?: string | null;
+                interval?: components["schemas"]["Interval"] | null;
+                /** @description `csv` answers a file, as `Accept: text/csv` does. */
+                format?: string | null;
+            };
+            header?: never;
+            path: {
+                orgId: string;
             };
             cookie?: never;
         };
@@ -19716,6 +19871,8 @@ export interface operations {
                 from?: string | null;
                 /** @description The last day. Today otherwise. */
                 to?: string | null;
+                /** @description Instead of `from`: the number of days. */
+                days?: number | null;
                 funnel?: components["schemas"]["Funnel"] | null;
                 window?: components["schemas"]["Window3"] | null;
                 /** @description `csv` answers a file, as `Accept: text/csv` does. */
@@ -19769,6 +19926,8 @@ export interface operations {
                 window?: components["schemas"]["Window4"] | null;
                 /** @description Only this route, as in `GET /apps/{appId}`. */
                 route?: string | null;
+                /** @description `csv` answers a file, as `Accept: text/csv` does. */
+                format?: string | null;
             };
             header?: never;
             path?: never;
@@ -19783,6 +19942,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Gateway"];
+                    "text/csv": string;
                 };
             };
         };
@@ -20445,6 +20605,26 @@ export interface operations {
             202: components["responses"]["Answered202"];
         };
     };
+    "mcp.protected_resource": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProtectedResource"];
+                };
+            };
+        };
+    };
     "auth.verify_link": {
         parameters: {
             query: {
@@ -20478,7 +20658,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/x-www-form-urlencoded": components["schemas"]["Link3"];
+                "application/x-www-form-urlencoded": components["schemas"]["Button"];
             };
         };
         responses: {
@@ -21546,7 +21726,7 @@ export interface problems {
     "/admin/users/{userId}": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         delete: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "app_key_mismatch" | "app_session" | "blocked_from_app" | "captcha_required" | "cross_site" | "forbidden" | "insufficient_scope" | "reauthentication_required" | "wrong_code" | "wrong_password"; 404: "not_found"; 408: "slow_body"; 409: "last_owner" | "last_platform_owner" | "own_account"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "app_key_mismatch" | "app_session" | "blocked_from_app" | "captcha_required" | "cross_site" | "forbidden" | "insufficient_scope" | "reauthentication_required" | "wrong_code" | "wrong_password"; 404: "not_found"; 408: "slow_body"; 409: "email_taken"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "app_key_mismatch" | "app_session" | "blocked_from_app" | "captcha_required" | "cross_site" | "forbidden" | "insufficient_scope" | "reauthentication_required" | "wrong_code" | "wrong_password"; 404: "not_found"; 408: "slow_body"; 409: "email_taken" | "last_platform_owner" | "own_account"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/admin/users/{userId}/disable": {
         post: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "last_platform_owner" | "own_account"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -21892,7 +22072,7 @@ export interface problems {
         delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/apps/{appId}/deploy": {
-        post: { 400: "compression_ratio" | "digest_mismatch" | "invalid" | "invalid_archive" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "branch_not_production" | "cross_site" | "forbidden" | "insufficient_scope" | "secret_key_required"; 404: "not_found"; 408: "slow_body"; 409: "deploy_locked" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "interrupted"; 413: "archive_too_large" | "file_too_large" | "too_large" | "too_many_files" | "unpacked_too_large"; 415: "archive_type"; 429: "rate_limited" | "too_many_deploys"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "compression_ratio" | "digest_mismatch" | "invalid" | "invalid_archive" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "branch_not_production" | "cross_site" | "forbidden" | "insufficient_scope" | "secret_key_required"; 404: "not_found"; 408: "slow_body"; 409: "deploy_locked" | "deployment_canceled" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "interrupted"; 413: "archive_too_large" | "file_too_large" | "too_large" | "too_many_files" | "unpacked_too_large"; 415: "archive_type"; 429: "rate_limited" | "too_many_deploys"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/deployments": {
         get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -21917,6 +22097,9 @@ export interface problems {
     };
     "/deployments/{id}/redeploy": {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "deploy_locked" | "deployment_not_redeployable" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 410: "deployment_expired"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited" | "too_many_deploys"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/deployments/{id}/cancel": {
+        post: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 409: "deployment_not_cancelable" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/apps/{appId}/domain": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "no_domain" | "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -21965,7 +22148,7 @@ export interface problems {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "object_too_large" | "too_large"; 415: "type_not_allowed" | "unsupported_media_type"; 429: "rate_limited" | "too_many_uploads"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/storage/finalize/{objectId}": {
-        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "upload_mismatch" | "upload_missing"; 410: "upload_expired"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "upload_mismatch" | "upload_missing"; 410: "upload_expired"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "finalize_underway" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/storage/objects": {
         get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -21986,7 +22169,7 @@ export interface problems {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/files/uploads/{name}": {
-        put: { 400: "invalid" | "malformed"; 403: "cross_site" | "upload_refused"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        put: { 400: "invalid" | "malformed"; 403: "cross_site" | "upload_refused"; 404: "not_found"; 408: "slow_body"; 409: "upload_underway"; 413: "too_large"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/files/o/{id}/{name}": {
         get: { 400: "invalid"; 404: "not_found"; 416: "range_not_satisfiable"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -21996,9 +22179,9 @@ export interface problems {
         options: { 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/storage/uploads/{objectId}": {
-        get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 404: "not_found"; 409: "upload_mismatch" | "upload_missing"; 410: "upload_expired"; 412: "tus_version"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 404: "not_found"; 409: "upload_mismatch" | "upload_missing"; 410: "upload_expired"; 412: "tus_version"; 429: "rate_limited"; 500: "internal"; 503: "finalize_underway" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 404: "not_found"; 412: "tus_version"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user" | "upload_refused"; 404: "not_found"; 408: "slow_body"; 409: "offset_conflict" | "upload_mismatch" | "upload_missing"; 410: "upload_expired"; 412: "tus_version"; 413: "too_large"; 415: "not_offset_stream"; 429: "rate_limited"; 460: "checksum_mismatch"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user" | "upload_refused"; 404: "not_found"; 408: "slow_body"; 409: "offset_conflict" | "upload_mismatch" | "upload_missing" | "upload_underway"; 410: "upload_expired"; 412: "tus_version"; 413: "too_large"; 415: "not_offset_stream"; 429: "rate_limited"; 460: "checksum_mismatch"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/codehost/authorize": {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -22099,7 +22282,7 @@ export interface problems {
         post: { 400: "invalid" | "invalid_target" | "invalid_wallet" | "malformed" | "unsupported_chain"; 401: "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/agent/token": {
-        post: { 400: "invalid" | "invalid_scope" | "invalid_target" | "malformed"; 401: "bad_signature" | "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "agent_expired" | "agent_not_registered" | "agent_suspended" | "blocked_from_app" | "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "several_agents" | "wallet_taken"; 410: "challenge_spent"; 413: "too_large"; 415: "unsupported_media_type"; 429: "agent_limit" | "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "invalid" | "invalid_scope" | "invalid_target" | "malformed"; 401: "bad_signature" | "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "agent_expired" | "agent_not_registered" | "agent_suspended" | "blocked_from_app" | "cross_site" | "suspended_by_admin"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "several_agents" | "wallet_taken"; 410: "challenge_spent"; 413: "too_large"; 415: "unsupported_media_type"; 429: "agent_limit" | "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/agent/{id}/suspend": {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -22112,7 +22295,7 @@ export interface problems {
     };
     "/agent/{id}": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "suspended_by_admin"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/agent/{id}/logs": {
@@ -22138,7 +22321,7 @@ export interface problems {
     };
     "/framework-agent/{id}": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "suspended_by_admin"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/framework-agent/{id}/logs": {
@@ -22154,15 +22337,15 @@ export interface problems {
         post: { 400: "invalid" | "invalid_domain" | "invalid_name" | "malformed" | "url_outside_domain"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "builders_only" | "cross_site" | "insufficient_scope" | "reauthentication_required"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "limit_reached" | "name_taken" | "slug_taken" | "version_exists"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/mcp/verify": {
-        post: { 400: "invalid" | "malformed" | "url_outside_domain"; 401: "bad_signature" | "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "domain_taken" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "name_taken" | "proof_not_found"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 502: "dns_unavailable" | "site_unavailable"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "invalid" | "malformed" | "url_outside_domain"; 401: "bad_signature" | "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "suspended_by_admin"; 404: "not_found"; 408: "slow_body"; 409: "domain_taken" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "name_taken" | "proof_not_found"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 502: "dns_unavailable" | "site_unavailable"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/mcp/token": {
         post: { 400: "invalid" | "invalid_scope" | "invalid_target" | "malformed"; 401: "invalid_app_key" | "invalid_credentials" | "unauthenticated"; 403: "agent_expired" | "agent_suspended" | "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "not_verified" | "server_revoked"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "agent_limit" | "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/mcp/{id}": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        patch: { 400: "invalid" | "malformed" | "url_outside_domain"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "reauthentication_required" | "suspended_by_admin"; 404: "not_found"; 408: "slow_body"; 409: "version_exists"; 413: "too_large"; 415: "unsupported_media_type"; 429: "agent_limit" | "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "suspended_by_admin"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        patch: { 400: "invalid" | "malformed" | "url_outside_domain"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "reauthentication_required" | "suspended_by_admin"; 404: "not_found"; 408: "slow_body"; 409: "name_taken" | "version_exists"; 413: "too_large"; 415: "unsupported_media_type"; 429: "agent_limit" | "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/mcp/{id}/revoke": {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -22217,6 +22400,9 @@ export interface problems {
         put: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/analytics/app/{appId}/timeseries": {
+        get: { 400: "invalid" | "range_too_long" | "too_many_points"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/analytics/org/{orgId}/timeseries": {
         get: { 400: "invalid" | "range_too_long" | "too_many_points"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/analytics/app/{appId}/top-users": {
@@ -22298,6 +22484,9 @@ export interface problems {
     };
     "/mcp": {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/.well-known/oauth-protected-resource/mcp": {
+        get: { 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/auth/verify": {
         get: { 400: "invalid"; 401: "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "captcha_required"; 410: "token_spent"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -22416,7 +22605,9 @@ export type code =
     | "currency_mismatch"
     | "delivery_pending"
     | "deploy_locked"
+    | "deployment_canceled"
     | "deployment_expired"
+    | "deployment_not_cancelable"
     | "deployment_not_redeployable"
     | "digest_mismatch"
     | "dns_unavailable"
@@ -22435,6 +22626,7 @@ export type code =
     | "expired_token"
     | "factor_not_on"
     | "file_too_large"
+    | "finalize_underway"
     | "forbidden"
     | "idempotency_answer_lost"
     | "idempotency_in_progress"
@@ -22600,6 +22792,7 @@ export type code =
     | "upload_missing"
     | "upload_pending"
     | "upload_refused"
+    | "upload_underway"
     | "url_outside_domain"
     | "version_exists"
     | "wallet_taken"

@@ -225,7 +225,7 @@ def webhooks() -> dict:
 
 
 def standard_webhooks() -> dict:
-    """The form of https://www.standardwebhooks.com, which the crate leaves to its libraries."""
+    """The form of https://www.standardwebhooks.com."""
     key, old = bytes(range(32)), bytes(range(32, 64))
     identity, body = "01a1eb5b-cade-7001-8351-c3fd435da6c9", '{"event":"user.created","deliveryId":"01a1eb5b"}'
     cases = []

@@ -1,5 +1,6 @@
-//! Half a server's memory is its program. What must be adjusted in it at every start is listed in two megabytes, or packed
-//! into a few kilobytes, which the C library can read since glibc 2.36. What is built on one runs on no older one anyway.
+//! Packs the program's relocations, since half of a server's memory is its program. As a plain list they take two
+//! megabytes, packed a few kilobytes. The C library reads packed ones since glibc 2.36, so the flag is passed where
+//! that is found. Such a binary does not start on older versions: docs/decisions/0010-packed-relocations.md.
 use std::{env, process::Command};
 
 fn main() {

@@ -14,7 +14,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
 import { createRemoteJWKSet, jwtVerify } from 'jose'
 
-const [issuer, port, clientMetadataUrl] = process.argv.slice(2)
+const [issuer, port, clientMetadataUrl, appId, appSecret] = process.argv.slice(2)
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 const ask = async (...words) => {
   console.log(words.join(' '))
@@ -57,8 +57,10 @@ await new Promise((resolve) => app.listen(port, '127.0.0.1', resolve))
 
 // What an application must bring to the SDK's client: places to keep things, and a way to open a browser.
 class Provider {
-  constructor(clientMetadataUrl) {
+  constructor(clientMetadataUrl, client) {
     this.clientMetadataUrl = clientMetadataUrl
+    this.client = client
+    this.preset = client
   }
   redirectUrl = 'http://127.0.0.1:8790/callback'
   clientMetadata = {
@@ -96,10 +98,16 @@ async function through(name, Client, Transport, provider) {
   const [clientId, sub] = await whoami()
   assert.equal(clientId, provider.client.client_id)
   if (provider.clientMetadataUrl) assert.equal(clientId, provider.clientMetadataUrl)
+  if (provider.preset) assert.equal(clientId, appId)
   console.log(`ok ${name}: a tool was called`)
 
   // A token the server refuses: the client turns to its refresh token, and the person is not asked.
   const { refresh_token } = provider.kept
+  // An app gets one only if the client asks for it, which the older one does not.
+  if (provider.preset && Transport !== NewTransport) {
+    assert.equal(refresh_token, undefined)
+    return console.log(`ok ${name}: nothing to refresh`)
+  }
   assert.ok(refresh_token, `no refresh token for ${provider.link.searchParams.get('scope')}`)
   provider.link = undefined
   provider.saveTokens({ ...provider.kept, access_token: 'worn.out.token' })
@@ -109,9 +117,14 @@ async function through(name, Client, Transport, provider) {
   console.log(`ok ${name}: refreshed`)
 }
 
+// An app that was created beforehand, with its id and its secret key.
+const created = () => new Provider(undefined, { client_id: appId, client_secret: appSecret })
+
 await through('client 1, registered', Client, StreamableHTTPClientTransport, new Provider())
 await through('client 1, described', Client, StreamableHTTPClientTransport, new Provider(clientMetadataUrl))
+await through('client 1, created beforehand', Client, StreamableHTTPClientTransport, created())
 await through('client 2, registered', NewClient, NewTransport, new Provider())
 await through('client 2, described', NewClient, NewTransport, new Provider(clientMetadataUrl))
+await through('client 2, created beforehand', NewClient, NewTransport, created())
 console.log('done')
 process.exit(0)

@@ -1,67 +1,24 @@
-"""An MCP server of the published Python SDK that takes Janua's tokens, and the SDK's own client, which finds out everything
-by itself. It says on its output where the person must go ("open"), and reads from its input where the person came back."""
+"""The sample of an MCP server (docs/samples/mcp) with the published Python SDK, and the SDK's own client, which finds out
+everything by itself. It says on its output where the person must go ("open"), and reads from its input where the person came back."""
 import logging
+import os
+import socket
+import subprocess
 import sys
-import threading
 import time
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import httpx2
-import jwt
-import uvicorn
 from mcp import Client
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
-from mcp.server.auth.middleware.auth_context import get_access_token
-from mcp.server.auth.provider import AccessToken
-from mcp.server.auth.settings import AuthSettings
-from mcp.server.mcpserver import MCPServer
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 
-issuer, port, client_metadata_url = sys.argv[1:4]
+issuer, port, client_metadata_url, app_id, app_secret = sys.argv[1:6]
 resource = f"http://127.0.0.1:{port}/mcp"
-keys = jwt.PyJWKClient(f"{issuer}/.well-known/jwks.json")
 logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-
-
-class Verifier:
-    async def verify_token(self, token):
-        try:
-            key = keys.get_signing_key_from_jwt(token)
-            claims = jwt.decode(token, key, algorithms=["RS256"], audience=resource, issuer=issuer)
-        except jwt.PyJWTError as error:
-            print(f"refused: {error}", file=sys.stderr)
-            return None
-        return AccessToken(
-            token=token,
-            client_id=claims["client_id"],
-            scopes=claims["scope"].split(),
-            expires_at=claims["exp"],
-            resource=claims["aud"],
-            subject=claims["sub"],
-            claims=claims,
-        )
-
-
-server = MCPServer(
-    "tools",
-    token_verifier=Verifier(),
-    auth=AuthSettings(
-        issuer_url=issuer,
-        resource_server_url=resource,
-        required_scopes=["mcp:tools"],
-        validate_token_resource=True,
-    ),
-    log_level="WARNING",
-)
-
-
-@server.tool()
-def whoami() -> str:
-    """Says who calls."""
-    token = get_access_token()
-    return f"{token.client_id} {token.subject}"
 
 
 class Storage:
@@ -81,8 +38,9 @@ class Storage:
         self.client = client
 
 
-async def through(name, **options):
+async def through(name, preset=None, **options):
     storage, opened = Storage(), []
+    storage.client = preset
 
     async def redirect(link):
         opened.append(link)
@@ -112,11 +70,16 @@ async def through(name, **options):
 
     client_id, sub = await call()
     assert client_id == storage.client.client_id, client_id
+    assert preset is None or client_id == app_id, client_id
     assert client_id == options.get("client_metadata_url", client_id), client_id
     print(f"ok {name}: a tool was called", flush=True)
 
     # The token has run out: the client turns to its refresh token, and the person is not asked.
     before = storage.tokens
+    if preset and not before.refresh_token:
+        # An app gets one only if the client asks for it.
+        print(f"ok {name}: nothing to refresh", flush=True)
+        return
     assert before.refresh_token, before
     provider.context.token_expiry_time = time.time() - 1
     assert await call() == [client_id, sub]
@@ -128,12 +91,26 @@ async def through(name, **options):
 async def main():
     await through("registered")
     await through("described", client_metadata_url=client_metadata_url)
+    # An app that was created beforehand, with its id and its secret key.
+    created = OAuthClientInformationFull(
+        client_id=app_id,
+        client_secret=app_secret,
+        redirect_uris=["http://127.0.0.1:8791/callback"],
+        token_endpoint_auth_method="client_secret_basic",
+    )
+    await through("created beforehand", preset=created)
 
 
-config = uvicorn.Config(server.streamable_http_app(), host="127.0.0.1", port=int(port), log_level="warning")
-running = uvicorn.Server(config)
-threading.Thread(target=running.run, daemon=True).start()
-while not running.started:
-    time.sleep(0.02)
-anyio.run(main)
+sample = Path(__file__).parents[2] / "docs/samples/mcp/server.py"
+running = subprocess.Popen([sys.executable, sample], stdout=sys.stderr, env=os.environ | {"ISSUER": issuer, "RESOURCE": resource})
+try:
+    while True:
+        assert running.poll() is None, "the sample ended"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", int(port))) == 0:
+                break
+        time.sleep(0.02)
+    anyio.run(main)
+finally:
+    running.kill()
 print("done", flush=True)

@@ -17,6 +17,7 @@ use crate::support::{
     people::{ALLOW_HOOKS, PASSWORD, ask, login, member, owner, text, well},
     receiver::Receiver,
     wait,
+    wire::Wire,
 };
 
 /// Somebody's machine: a folder with credentials, and one they work in.
@@ -234,6 +235,83 @@ fn apps_keys_and_people_are_managed_from_the_command_line() {
     assert_eq!(refused.code, 1);
     assert!(refused.out.contains("\"required\"") && refused.err.contains("name: is required"), "{}", refused.err);
     machine.run(&["apps", "delete", "--app", "press", "--yes"]).well();
+}
+
+#[test]
+fn objects_are_uploaded_listed_downloaded_and_deleted() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let server = serve(folder.path());
+    let ada = owner(&server, &[folder.path()], "ada@example.com");
+    let machine = Machine::with_token(&server, &ada.access);
+    let work = machine.work();
+    let large: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    fs::write(work.join("large.bin"), &large).unwrap();
+    fs::write(work.join("note.txt"), "words").unwrap();
+
+    let put = machine.well(&["storage", "put", "large.bin", "--name", "backups/large.bin"]);
+    assert_eq!((&put["size"], &put["status"]), (&json!(3_000_000), &json!("ready")));
+    let note = machine.well(&["storage", "put", "note.txt", "--public"]);
+    assert_eq!((&note["contentType"], &note["visibility"]), (&json!("text/plain"), &json!("public")));
+    let listed = machine.run(&["storage", "ls"]).well();
+    assert!(listed.out.contains("backups/large.bin") && listed.out.contains("note.txt"), "{}", listed.out);
+    let below = machine.well(&["storage", "ls", "backups/"]);
+    assert_eq!(below["objects"].as_array().unwrap().len(), 1);
+
+    // Under the last part of its name, and over no file that is there.
+    let there = machine.run(&["storage", "get", "backups/large.bin"]);
+    assert_eq!(there.code, 1);
+    assert!(there.err.contains("--force"), "{}", there.err);
+    fs::remove_file(work.join("large.bin")).unwrap();
+    machine.run(&["storage", "get", "backups/large.bin"]).well();
+    assert!(fs::read(work.join("large.bin")).unwrap() == large);
+    machine.run(&["storage", "get", "note.txt", "copy.txt"]).well();
+    assert_eq!(fs::read_to_string(work.join("copy.txt")).unwrap(), "words");
+    assert_eq!(machine.run(&["storage", "get", &text(&note["id"]), "-"]).well().out, "words");
+    let unknown = machine.run(&["storage", "get", "nothing"]);
+    assert!(unknown.code == 1 && unknown.err.contains("storage ls"), "{}", unknown.err);
+    assert_eq!(machine.run(&["storage", "put", "nothing.txt"]).code, 2);
+
+    // A name that two objects have names none of them.
+    machine.well(&["storage", "put", "note.txt"]);
+    let several = machine.run(&["storage", "rm", "note.txt", "--yes"]);
+    assert!(several.code == 2 && several.err.contains(&text(&note["id"])), "{}", several.err);
+    assert_eq!(machine.run(&["storage", "rm", &text(&note["id"])]).code, 2, "not without --yes");
+    machine.run(&["storage", "rm", &text(&note["id"]), "--yes"]).well();
+    machine.run(&["storage", "rm", "note.txt", "--yes"]).well();
+    assert_eq!(machine.well(&["storage", "ls"])["objects"].as_array().unwrap().len(), 1);
+    assert!(
+        fs::read_dir(&work).unwrap().all(|entry| !entry.unwrap().file_name().to_string_lossy().ends_with(".part"))
+    );
+}
+
+#[test]
+fn the_log_is_followed_over_a_burst_and_a_lost_connection() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let server = serve(folder.path());
+    let ada = owner(&server, &[folder.path()], "ada@example.com");
+    let wire = Wire::to(&server.address.to_string());
+    let machine = Machine { url: format!("http://{}", wire.address), ..Machine::with_token(&server, &ada.access) };
+    let tail = Going::start(machine.command(&["logs", "tail", "--json"]));
+    tail.line("what is there", |line| line["type"] == "APP_CREATED");
+    let rename = |name: &str| {
+        let path = format!("/apps/{}", ada.app);
+        well(ask(&server, "PATCH", &path, &ada.access, &json!({ "name": name })));
+    };
+    let renamed = |line: &Value| line["type"] == "APP_UPDATED";
+
+    // More than a page between two looks.
+    tail.signal("STOP");
+    for number in 0..120 {
+        rename(&format!("Shop {number}"));
+    }
+    tail.signal("CONT");
+    wait("all of them", || (tail.count(renamed) == 120).then_some(()));
+
+    wire.cut(true);
+    thread::sleep(Duration::from_millis(1500));
+    rename("Store");
+    wire.cut(false);
+    wait("what came meanwhile", || (tail.count(renamed) == 121).then_some(()));
 }
 
 #[test]
@@ -466,12 +544,23 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
     };
     let tell = |arguments: &[&str]| ran(dev(&[arguments, &["--json"]].concat())).well().json();
     assert_eq!(ran(dev(&["clock"])).code, 1, "none runs");
-    let mut going = Going::start(dev(&["--listen", "127.0.0.1:0", "--set", "edge_listen=127.0.0.1:0", "--json"]));
+    // Another user of the machine can foresee the number of the process, and put a link there.
+    let victim = folder.path().join("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("precious"), "x").unwrap();
+    let mut planted = Command::new("/bin/sh");
+    let line = "ln -s victim \"janua-dev-$$\"; exec \"$0\" \"$@\"";
+    planted.args(["-c", line, JANUA, "dev", "--listen", "127.0.0.1:0", "--set", "edge_listen=127.0.0.1:0", "--json"]);
+    planted.current_dir(folder.path()).env_clear().env("HOME", folder.path()).env("TMPDIR", folder.path());
+    planted.env("PATH", "/usr/bin:/bin");
+    let mut going = Going::start(planted);
     let seeded = going.line("the first people", |line| line["people"].is_array());
     assert_eq!(seeded["people"].as_array().unwrap().len(), 4);
 
     // The owner is signed in, and the app has end users.
     let noted = fs::read_to_string(folder.path().join(".janua/dev")).unwrap();
+    let mode = fs::metadata(noted.trim()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "nobody else reads the keys in it");
     let config = Path::new(noted.trim()).join("config");
     let run = |arguments: &[&str]| {
         let mut command = Command::new(JANUA);
@@ -482,6 +571,8 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
     let people = |ran: Ran| ran.well().json()["users"].as_array().unwrap().len();
     assert_eq!(people(run(&["users", "list"])), 2);
     assert!(text(&tell(&["mail", "--last", "--to", "owner@example.com"])["text"]).contains("owner@example.com"));
+
+    sign_in_with_google(&text(&seeded["url"]));
 
     // Forty days later the session is over.
     let before = text(&tell(&["clock"])["now"]);
@@ -495,4 +586,34 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
     going.signal("INT");
     assert_eq!(going.code(), 0);
     assert!(!Path::new(noted.trim()).exists(), "nothing is left of it");
+    let left: Vec<_> = fs::read_dir(&victim).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["precious"], "nothing was written there, and nothing deleted");
+}
+
+/// Signs in as somebody new by the stand-in for Google, as a browser would.
+fn sign_in_with_google(url: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let begun = client.get(format!("{url}/auth/oauth/google/url")).send().await.unwrap();
+        let cookie = begun.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+        let begun: Value = begun.json().await.unwrap();
+        let there = reqwest::Url::parse(&text(&begun["url"])).unwrap();
+        let page = client.get(there.clone()).send().await.unwrap().text().await.unwrap();
+        assert!(page.contains("ada@example.com") && page.contains("stands in for Google"), "{page}");
+        let mut form: Vec<(String, String)> = there.query_pairs().into_owned().collect();
+        form.push(("email".into(), "mary@example.com".into()));
+        let chosen = client.post(there).form(&form).send().await.unwrap();
+        let back = reqwest::Url::parse(chosen.headers()["location"].to_str().unwrap()).unwrap();
+        let back: std::collections::HashMap<_, _> = back.query_pairs().into_owned().collect();
+        let body = json!({ "code": back["code"], "state": back["state"], "options": { "tokenDelivery": "body" } });
+        let post = async || {
+            let asked = client.post(format!("{url}/auth/oauth/google")).header("cookie", &cookie).json(&body);
+            asked.send().await.unwrap()
+        };
+        let answer = post().await;
+        let (status, answer) = (answer.status().as_u16(), answer.json::<Value>().await.unwrap());
+        assert_eq!((status, text(&answer["user"]["email"]).as_str()), (200, "mary@example.com"), "{answer}");
+        assert!(post().await.status().is_client_error(), "a code counts once");
+    });
 }

@@ -13,6 +13,7 @@ mod admin;
 mod backup;
 mod cli;
 mod cli_skills;
+mod commands;
 mod documents;
 mod operators;
 mod packages;

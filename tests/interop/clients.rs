@@ -26,6 +26,8 @@ const REDIRECT: &str = "http://127.0.0.1:9/callback";
 struct Stage {
     server: Server,
     client: Registered,
+    /// An app that MCP clients bring along instead of registering.
+    mcp_client: Registered,
     /// The credentials of the websites that people sign in to.
     sites: Value,
     /// Where the MCP servers listen that the client libraries bring along, one for TypeScript and one for Python.
@@ -151,6 +153,8 @@ impl Stage {
             Registered { id, secret }
         };
         let client = make(&json!({ "name": "Eve", "redirectUris": [REDIRECT] }));
+        let redirects = ["http://127.0.0.1:8790/callback", "http://127.0.0.1:8791/callback"];
+        let mcp_client = make(&json!({ "name": "MCP client", "redirectUris": redirects }));
         let site = |host: &str, pages: &[&str], pkce: bool| {
             let pages: Vec<_> = pages.iter().map(|page| format!("http://{host}{page}")).collect();
             let app = make(&json!({ "name": "A website", "redirectUris": pages }));
@@ -167,7 +171,7 @@ impl Stage {
             "singlePage": page,
         });
         let mcp_ports = [free_port(), free_port()];
-        Self { server, client, sites, mcp_ports, documents, folder }
+        Self { server, client, mcp_client, sites, mcp_ports, documents, folder }
     }
 
     fn base(&self) -> String {
@@ -259,16 +263,18 @@ fn authlib_for_python() {
 fn mcp_for_typescript() {
     let (stage, mut command) = (Stage::shared(), node("mcp.mjs"));
     command.args([stage.base(), stage.mcp_ports[0].to_string(), stage.documents.client()]);
+    command.args([&stage.mcp_client.id, &stage.mcp_client.secret]);
     let done = stage.run("mcp", command);
-    assert_eq!(done.len(), 9, "{done:?}");
+    assert_eq!(done.len(), 13, "{done:?}");
 }
 
 #[test]
 fn mcp_for_python() {
     let (stage, mut command) = (Stage::shared(), python("mcp_peer.py"));
     command.args([stage.base(), stage.mcp_ports[1].to_string(), stage.documents.client()]);
+    command.args([&stage.mcp_client.id, &stage.mcp_client.secret]);
     let done = stage.run("mcp-python", command);
-    assert_eq!(done.len(), 5, "{done:?}");
+    assert_eq!(done.len(), 7, "{done:?}");
 }
 
 #[test]

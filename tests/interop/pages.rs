@@ -109,3 +109,19 @@ fn w10_w11_a_built_site_is_deployed_and_kept_apart_from_the_console() {
     let wrong = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.trim_end().ends_with("done"), "{said}\n{wrong}");
 }
+
+/// What the walks of people do not open: each page of the console, the account and the platform, with something on it.
+#[test]
+fn every_page_is_right_html_and_fits_a_phone_and_axe_finds_nothing() {
+    let node = std::env::var("TEST_NODE").expect("TEST_NODE: scripts/test sets it, scripts/setup installs it");
+    let (folder, email) = (tempfile::tempdir().unwrap(), "ada@example.com");
+    let settings = [("JANUA_PLATFORM_OWNERS", email), ("JANUA_RATE_LIMITS", "off"), ("JANUA_PAYMENTS", "sandbox")];
+    let server = Server::start(folder.path(), &[&settings[..], &[("JANUA_EDGE_LISTEN", "127.0.0.1:0")]].concat());
+    people::owner(&server, &[folder.path()], email);
+    let mut command = Command::new("node");
+    command.arg(peer("every-page.mjs")).arg(format!("http://localhost:{}", server.address.port()));
+    let output = command.args([email, people::PASSWORD]).env("TEST_NODE", &node).output().expect("node runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.trim_end().ends_with("done"), "{said}\n{wrong}");
+}

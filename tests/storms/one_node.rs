@@ -33,10 +33,10 @@ const SETTINGS: &[(&str, &str)] =
     &[("JANUA_RATE_LIMITS", "off"), ("JANUA_BASE_URL", "http://localhost:9"), ALLOW_HOOKS];
 
 /// Chance that repeats (`SplitMix64`).
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -17,12 +17,12 @@ use crate::{
 const SETTINGS: &[(&str, &str)] = &[("JANUA_RATE_LIMITS", "off"), ("JANUA_BASE_URL", "http://localhost:9")];
 
 /// A skill with several files, as `tar` packs it. The same content gives the same bytes.
-fn package(room: &Path, words: &str) -> Vec<u8> {
+pub fn package(room: &Path, version: &str, words: &str) -> Vec<u8> {
     let folder = room.join("pdf-tools");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("references")).unwrap();
-    let skill = "---\nname: pdf-tools\ndescription: Reads PDF files.\nmetadata:\n  version: \"1.0.0\"\n---\n\n";
-    fs::write(folder.join("SKILL.md"), format!("{skill}# {words}\n")).unwrap();
+    let skill = "---\nname: pdf-tools\ndescription: Reads PDF files.\nmetadata:\n  version:";
+    fs::write(folder.join("SKILL.md"), format!("{skill} \"{version}\"\n---\n\n# {words}\n")).unwrap();
     for number in 0..20 {
         fs::write(folder.join(format!("references/{number}.md")), format!("{words} {number}\n").repeat(500)).unwrap();
     }
@@ -76,7 +76,7 @@ fn j5_j6_a_publish_that_is_killed_is_whole_or_nothing_and_can_be_repeated() {
     well(people::ask(&server, "POST", "/org", &token, &json!({ "name": "Acme", "slug": "acme" })));
     drop(server);
     let room = tempfile::tempdir().unwrap();
-    let (first, other) = (package(room.path(), "first"), package(room.path(), "other"));
+    let (first, other) = (package(room.path(), "1.0.0", "first"), package(room.path(), "1.0.0", "other"));
     let (whole, nothing, wound) = (Cell::new(0), Cell::new(0), Wound::new());
     let before = Before { folder: folder.path(), settings: SETTINGS, room: env!("CARGO_TARGET_TMPDIR").into() };
     before.sweep(

@@ -6,6 +6,8 @@ use std::{
     process::Command,
 };
 
+use super::clock::Wound;
+
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres");
 
 pub struct Postgres {
@@ -16,18 +18,26 @@ pub struct Postgres {
 
 impl Postgres {
     pub fn start() -> Self {
-        Self::of("start", None, "")
+        Self::of("start", None, |_| ())
     }
 
     /// A commit takes so long, and those that come meanwhile share it, as on a slow disk.
     pub fn on_slow_disk(commit: std::time::Duration) -> Self {
         let delay = commit.as_micros();
-        Self::of("start", None, &format!("-c fsync=on -c commit_delay={delay} -c commit_siblings=0"))
+        let options = format!("-c fsync=on -c commit_delay={delay} -c commit_siblings=0");
+        Self::of("start", None, |command| {
+            command.env("POSTGRES_OPTIONS", options);
+        })
+    }
+
+    /// Its time is that of the given clock.
+    pub fn by(clock: &Wound) -> Self {
+        Self::of("start", None, |command| clock.hold(command))
     }
 
     /// Follows the other one: what that one acknowledges from now on is here, too.
     pub fn standby(of: &Self) -> Self {
-        let standby = Self::of("standby", Some(&of.place()), "");
+        let standby = Self::of("standby", Some(&of.place()), |_| ());
         of.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
         of.sql("postgres", "SELECT pg_reload_conf()");
         super::wait("the standby keeps up", || {
@@ -37,12 +47,13 @@ impl Postgres {
         standby
     }
 
-    fn of(action: &str, other: Option<&Path>, options: &str) -> Self {
+    fn of(action: &str, other: Option<&Path>, with: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         // The server runs as another user when root starts it, and must find its way in.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).expect("a mode");
         let mut command = Command::new(SCRIPT);
-        command.arg(action).arg(folder.path().join("server")).args(other).env("POSTGRES_OPTIONS", options);
+        command.arg(action).arg(folder.path().join("server")).args(other);
+        with(&mut command);
         let said = output(command);
         let address = said.trim().split('@').nth(1).and_then(|rest| rest.split('/').next());
         let address = address.unwrap_or_else(|| panic!("it says where it listens: {said:?}")).to_owned();

@@ -29,7 +29,16 @@ impl Receiver {
 
     /// It takes its time with one of so many.
     pub fn slow(one_of: usize, pause: Duration) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self::on("127.0.0.1:0", one_of, pause)
+    }
+
+    /// At an address that webhooks know already.
+    pub fn at(address: &str) -> Self {
+        Self::on(address, 1, Duration::ZERO)
+    }
+
+    fn on(address: &str, one_of: usize, pause: Duration) -> Self {
+        let listener = TcpListener::bind(address).expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let receiver = Self { url, came: Arc::default() };
         let shared = receiver.clone();

@@ -2,6 +2,7 @@
 use std::{
     fs,
     net::{TcpListener, TcpStream},
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
@@ -52,14 +53,19 @@ class Moody(Mailbox):
         wait("the SMTP server listens", || TcpStream::connect(("127.0.0.1", self.port)).ok());
     }
 
+    /// Where every mail that it received is a file.
+    pub fn inbox(&self) -> PathBuf {
+        self.folder.path().join("mail/new")
+    }
+
     /// Every mail that it received.
     pub fn all(&self) -> Vec<String> {
-        let files = fs::read_dir(self.folder.path().join("mail/new")).into_iter().flatten().filter_map(Result::ok);
+        let files = fs::read_dir(self.inbox()).into_iter().flatten().filter_map(Result::ok);
         files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
     }
 
     pub fn mails(&self, to: &str) -> usize {
-        let files = fs::read_dir(self.folder.path().join("mail/new")).into_iter().flatten().filter_map(Result::ok);
+        let files = fs::read_dir(self.inbox()).into_iter().flatten().filter_map(Result::ok);
         files.filter(|file| fs::read_to_string(file.path()).is_ok_and(|mail| mail.contains(to))).count()
     }
 }

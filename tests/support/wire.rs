@@ -1,9 +1,10 @@
-//! A wire between two programs that can be made slow or dead while they talk.
+//! A wire between two programs that can be made slow, dead or cut while they talk.
 use std::{
+    collections::HashMap,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread,
@@ -20,6 +21,12 @@ struct State {
     /// The next COMMIT arrives, and its answer does not.
     cut_at_commit: AtomicBool,
     connections: AtomicU64,
+    /// Every connection is closed, and so is each new one.
+    cut: AtomicBool,
+    /// Where new connections lead to.
+    other: Mutex<String>,
+    /// Both ends of what is open, by number.
+    open: Mutex<HashMap<u64, [TcpStream; 2]>>,
 }
 
 pub struct Wire {
@@ -31,13 +38,22 @@ impl Wire {
     pub fn to(other: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (state, other) = (Arc::<State>::default(), other.to_owned());
+        let state = Arc::new(State { other: Mutex::new(other.to_owned()), ..State::default() });
         let shared = state.clone();
         thread::spawn(move || {
-            for near in listener.incoming().map_while(Result::ok) {
-                let Ok(far) = TcpStream::connect(&other) else { continue };
+            for (number, near) in (0..).zip(listener.incoming().map_while(Result::ok)) {
+                if shared.cut.load(SeqCst) {
+                    continue;
+                }
+                let other = shared.other.lock().expect("a place").clone();
+                let Ok(far) = TcpStream::connect(other) else { continue };
                 let _ = (near.set_nodelay(true), far.set_nodelay(true));
-                let (near_too, far_too) = (near.try_clone().expect("a copy"), far.try_clone().expect("a copy"));
+                let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
+                let (near_too, far_too) = (copy(&near), copy(&far));
+                shared.open.lock().expect("connections").insert(number, [copy(&near), copy(&far)]);
+                if shared.cut.load(SeqCst) {
+                    shared.hang_up();
+                }
                 let (asked, answered) = (shared.clone(), shared.clone());
                 shared.connections.fetch_add(1, SeqCst);
                 let listens = Arc::new(AtomicBool::new(false));
@@ -45,6 +61,7 @@ impl Wire {
                 thread::spawn(move || pass(near, far_too, &asked, &listens, false));
                 thread::spawn(move || {
                     pass(far, near_too, &answered, &listens_too, true);
+                    answered.open.lock().expect("connections").remove(&number);
                     answered.connections.fetch_sub(1, SeqCst);
                 });
             }
@@ -67,6 +84,19 @@ impl Wire {
         self.state.deaf.store(deaf, SeqCst);
     }
 
+    /// Closes every connection and each new one, as if no program listened; or lets them through again.
+    pub fn cut(&self, cut: bool) {
+        self.state.cut.store(cut, SeqCst);
+        if cut {
+            self.state.hang_up();
+        }
+    }
+
+    /// New connections lead to another place.
+    pub fn point(&self, other: &str) {
+        other.clone_into(&mut self.state.other.lock().expect("a place"));
+    }
+
     /// Passes the next COMMIT on, gives the other side time for it, and then cuts that connection.
     pub fn cut_at_next_commit(&self) {
         self.state.cut_at_commit.store(true, SeqCst);
@@ -79,6 +109,14 @@ impl Wire {
 
     pub fn connections(&self) -> u64 {
         self.state.connections.load(SeqCst)
+    }
+}
+
+impl State {
+    fn hang_up(&self) {
+        for stream in self.open.lock().expect("connections").drain().flat_map(|(_, ends)| ends) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
     }
 }
 

@@ -26,7 +26,39 @@ pub fn reversed(domain: &str) -> String {
     domain.split('.').rev().collect::<Vec<_>>().join(".")
 }
 
+/// The host of an https URL. Variables in braces may stand in its path alone: their values come from elsewhere.
+pub fn host(url: &str) -> Option<String> {
+    let authority = url.strip_prefix("https://")?.split(['/', '?', '#', '\\']).next()?;
+    if authority.contains(['{', '}', '@', '%']) {
+        return None;
+    }
+    Url::parse(url).ok()?.domain().map(str::to_owned)
+}
+
 /// Whether a host is a domain or lies below it.
 pub fn covers(domain: &str, host: &str) -> bool {
     host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_never_decides_the_host() {
+        assert_eq!(host("https://mcp.example.com/{tenant}/mcp").as_deref(), Some("mcp.example.com"));
+        assert_eq!(host("https://MCP.example.com:8443").as_deref(), Some("mcp.example.com"));
+        for url in [
+            "https://{tenant}.example.com/mcp",
+            "https://{host}\\.example.com/",
+            "https://evil.test%2f.example.com/",
+            "https://user@example.com/",
+            "http://example.com/",
+            "{base}/mcp",
+            "https://127.0.0.1/",
+            "",
+        ] {
+            assert_eq!(host(url), None, "{url}");
+        }
+    }
 }

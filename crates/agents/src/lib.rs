@@ -8,6 +8,7 @@ mod pace;
 mod registry;
 mod settings;
 mod shared;
+mod suspended;
 
 use std::sync::Arc;
 
@@ -18,6 +19,9 @@ use kernel::{
     ports::dns::Resolver,
 };
 
+use tenancy::quotas::PlanLimit;
+
+pub use agents::{challenge, wallet};
 pub use settings::Settings;
 
 pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
@@ -33,6 +37,10 @@ pub fn feature(config: &Config) -> Feature {
         .declares(agents::PURPOSES)
         .declares(mcp::MAILS)
         .declares(registry::EVENTS)
+        .declares(&[PlanLimit(shared::AGENTS)])
+        .declares(registry::AFTER_RESTORE)
+        .declares(suspended::CHORES)
+        .declares(suspended::GONE)
         .jobs(mcp::jobs())
         .own(pace::Paces::default())
         .own(mcp::Names(Resolver::new(&config.dns_servers)))

@@ -1,17 +1,17 @@
 //! The routes of machines themselves, and the one by which services report what a machine spends.
 use axum::extract::State;
+use db::Tx;
 use kernel::{
     Janua,
     clock::Timestamp,
     fault::{Code, Result},
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::AccountId,
-    apps::KeyKind,
+    apps::{ApplicationId, KeyKind},
     enter::{AppKey, SECRET_KEY_REQUIRED},
     events::By,
     machines::{
@@ -30,7 +30,7 @@ const SPENDING_CONFLICT: Code =
 pub fn routes() -> Routes {
     Routes::new("agents")
         .get("/machine/me", me, "the machine of this token: its state, scopes and limits")
-        .post("/machine/spend", spend, "count what a machine spends, against its limits")
+        .post("/machine/spend", spend, "count spending of a machine against its limits")
         .fails(&[SECRET_KEY_REQUIRED, INVALID_TOKEN, SPENDING_CONFLICT])
 }
 
@@ -84,7 +84,7 @@ struct Spend {
     meter: String,
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     amount: i64,
-    /// What it was for, as the log shows it.
+    /// The purpose, as the log shows it.
     #[schemars(length(max = 200))]
     action: Option<String>,
     /// A repetition with the same key is not counted again.
@@ -97,7 +97,7 @@ struct Spend {
 struct SpendAnswer {
     /// Whether it was counted. If not, refuse what the machine asked of you.
     allowed: bool,
-    /// What the tightest limit leaves; null where no limit is on the meter.
+    /// The remaining amount of the tightest limit; null where no limit is on the meter.
     remaining: Option<i64>,
     resets_at: Option<Timestamp>,
 }
@@ -114,37 +114,57 @@ async fn spend(
     if !found.may_be_asked_by(&janua, &keyed).await? {
         return Err(INVALID_TOKEN.into());
     }
-    let (id, generation) = (found.machine.id, found.claims.generation);
-    let by = By { app: Some(keyed.app_id), ..By::default() };
-    let spending = NewSpending {
+    let report = Report {
+        janua: janua.clone(),
+        machine: found.machine.id,
+        generation: found.claims.generation,
         app: keyed.app_id,
-        meter: &new.meter,
-        amount: new.amount,
-        action: new.action.as_deref(),
-        repeat_key: new.idempotency_key.as_deref(),
+        spend: new,
     };
-    let outcome = transact!(janua, async |tx| {
-        // Held, so that what counts here is what the machine is in this commit.
-        let mut machine = Machine::hold(tx, id).await?.ok_or(INVALID_TOKEN)?;
-        if let Some((meter, amount)) = limits::was_spent(tx, id, &spending).await? {
-            if (meter.as_str(), amount) != (spending.meter, spending.amount) {
-                return Err(SPENDING_CONFLICT.into());
-            }
-            return Ok(Outcome::Counted(limits::left(tx, &machine, spending.meter, janua.clock.now()).await?));
-        }
-        if !machine.accepts(generation, janua.clock.now()) {
-            return Err(INVALID_TOKEN.into());
-        }
-        let outcome = limits::count(tx, &janua, &by, &mut machine, spending.meter, spending.amount).await?;
-        if matches!(outcome, Outcome::Counted(_)) {
-            limits::note_spending(tx, &janua, id, &spending).await?;
-        }
-        Ok(outcome)
-    })?;
+    let outcome = janua.carry(report, |tx, report| Box::pin(report.count(tx))).await?;
     let (allowed, left) = match outcome {
         Outcome::Counted(left) => (true, left),
         Outcome::Refused(left) => (false, Some(left)),
     };
     let (remaining, resets_at) = (left.map(|left| left.remaining), left.map(|left| left.resets_at));
     Ok(Json(SpendAnswer { allowed, remaining, resets_at }))
+}
+
+/// What a service says that a machine spent.
+struct Report {
+    janua: Janua,
+    machine: MachineId,
+    generation: i64,
+    app: ApplicationId,
+    spend: Spend,
+}
+
+impl Report {
+    async fn count(&self, tx: &mut Tx) -> Result<Outcome> {
+        let Self { janua, spend, .. } = self;
+        let spending = NewSpending {
+            app: self.app,
+            meter: &spend.meter,
+            amount: spend.amount,
+            action: spend.action.as_deref(),
+            repeat_key: spend.idempotency_key.as_deref(),
+        };
+        // Held, so that what counts here is what the machine is in this commit.
+        let mut machine = Machine::hold(tx, self.machine).await?.ok_or(INVALID_TOKEN)?;
+        if let Some((meter, amount)) = limits::was_spent(tx, self.machine, &spending).await? {
+            if (meter.as_str(), amount) != (spending.meter, spending.amount) {
+                return Err(SPENDING_CONFLICT.into());
+            }
+            return Ok(Outcome::Counted(limits::left(tx, &machine, spending.meter, janua.clock.now()).await?));
+        }
+        if !machine.accepts(self.generation, janua.clock.now()) {
+            return Err(INVALID_TOKEN.into());
+        }
+        let by = By { app: Some(self.app), ..By::default() };
+        let outcome = limits::count(tx, janua, &by, &mut machine, spending.meter, spending.amount).await?;
+        if matches!(outcome, Outcome::Counted(_)) {
+            limits::note_spending(tx, janua, self.machine, &spending).await?;
+        }
+        Ok(outcome)
+    }
 }

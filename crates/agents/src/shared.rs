@@ -7,7 +7,7 @@ use kernel::{
     http::{Json, Key, Listed, Page, Scope},
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use tenancy::{
     accounts::AccountId,
     enter::{self, Session},
@@ -16,9 +16,13 @@ use tenancy::{
         log::LogEntry, targets,
     },
     orgs::{Membership, Org, OrgId, Role},
+    quotas::{self, Limit, Meter, Period, Used},
 };
 
-/// What a machine may do, as its owner says it.
+/// How many machines of all kinds the plan of an organization allows. They are counted when one is created.
+pub const AGENTS: Meter = Meter::platform("agents", "agents", Period::Gauge);
+
+/// The settings of a machine.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Permissions {
@@ -30,10 +34,19 @@ pub struct Permissions {
     pub audiences: Option<Vec<String>>,
     #[schemars(length(max = 10))]
     pub limits: Option<Vec<MachineLimit>>,
-    pub expires_at: Option<Timestamp>,
+    /// `null` removes it.
+    #[serde(default, deserialize_with = "given")]
+    #[expect(clippy::option_option, reason = "null and a missing field mean different things")]
+    pub expires_at: Option<Option<Timestamp>>,
 }
 
-fn is_scope(scope: &str) -> bool {
+/// Tells null from a missing field.
+#[expect(clippy::option_option, reason = "null and a missing field mean different things")]
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<Timestamp>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+pub fn is_scope(scope: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ":._/-".contains(c);
     (1..=64).contains(&scope.len())
         && scope.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -61,7 +74,7 @@ impl Permissions {
                 wrong.push((format!("limits.{i}"), "repeated", "there is another limit on this meter and window"));
             }
         }
-        if self.expires_at.is_some_and(|at| at <= now) {
+        if self.expires_at.flatten().is_some_and(|at| at <= now) {
             wrong.push(("expiresAt".into(), "too_early", "must be in the future"));
         }
         if wrong.is_empty() {
@@ -91,7 +104,7 @@ impl Permissions {
         if let Some(limits) = self.limits {
             machine.limits = limits;
         }
-        machine.expires_at = self.expires_at.or(machine.expires_at);
+        machine.expires_at = self.expires_at.unwrap_or(machine.expires_at);
     }
 }
 
@@ -147,13 +160,19 @@ pub async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<
     if !Org::hold(tx, org).await? {
         return Err(NOT_FOUND.into());
     }
-    if Machine::count(tx, org).await? >= MOST_OF_ORG {
+    let count = Machine::count(tx, org).await?;
+    if count >= MOST_OF_ORG {
         return Err(LIMIT_REACHED.into());
+    }
+    if let Some((plan, limit)) = quotas::limit_of(tx, janua, org, &AGENTS).await?
+        && limit.as_ref().and_then(Limit::ceiling).is_some_and(|most| count >= most)
+    {
+        return Err(quotas::exceeded(janua, org, &AGENTS, &Used { plan, used: Some(count), limit }));
     }
     Ok(org)
 }
 
-/// What every kind of machine shows.
+/// Fields that every kind of machine has.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineView {
@@ -291,7 +310,7 @@ pub async fn log(janua: &Janua, page: &Page, id: MachineId, query: LogQuery) -> 
     Ok(Json(MachineLog { logs: rows, next_cursor }))
 }
 
-/// Why somebody suspends.
+/// The reason of a suspension.
 #[derive(Default, Deserialize, JsonSchema)]
 pub struct SuspendReason {
     #[schemars(length(max = 500))]

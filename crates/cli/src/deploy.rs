@@ -35,6 +35,9 @@ pub struct Deploy {
     message: Option<String>,
 }
 
+/// What the server takes at most. The subject of a commit may be longer.
+const LONGEST_MESSAGE: usize = 500;
+
 const DEPLOYMENT: &[Column] = &[
     ("Deployment", "id"),
     ("Number", "number"),
@@ -63,6 +66,7 @@ pub async fn deploy(server: &Server, wishes: &Deploy) -> Result<()> {
     let branch = wishes.branch.clone().or_else(|| git(&["rev-parse", "--abbrev-ref", "HEAD"]));
     let commit = wishes.commit.clone().or_else(|| git(&["rev-parse", "HEAD"]));
     let message = wishes.message.clone().or_else(|| git(&["log", "-1", "--format=%s"]));
+    let message = message.map(|message| message.chars().take(LONGEST_MESSAGE).collect());
     for (name, value) in [("branch", branch), ("commit", commit), ("message", message)] {
         if let Some(value) = value {
             query.push(format!("{name}={}", encoded(&value)));
@@ -128,7 +132,7 @@ pub fn pack(folder: &Path) -> Result<Packed> {
         return Err(Failure::usage(format!("{} is not a folder.", folder.display())));
     }
     let mut found = vec![];
-    walk(folder, "", &mut found)?;
+    walk(&folder.canonicalize()?, folder, "", &mut found)?;
     found.sort();
     let mut tar = tar::Builder::new(GzEncoder::new(vec![], Compression::default()));
     let mut paths = vec![];
@@ -147,7 +151,9 @@ pub fn pack(folder: &Path) -> Result<Packed> {
 }
 
 /// Files whose names begin with a dot stay here (`.env`, `.git`), but for `.well-known`.
-fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, PathBuf)>) -> Result<()> {
+/// A link must not bring them back, nor a file from outside of `root`: links come with the sources, and the machine that
+/// deploys has secrets in files, such as `/proc/self/environ`.
+fn walk(root: &Path, folder: &Path, prefix: &str, found: &mut Vec<(String, PathBuf)>) -> Result<()> {
     let entries = fs::read_dir(folder).map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
     for entry in entries {
         let entry = entry?;
@@ -155,26 +161,39 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<(String, PathBuf)>) -> Resu
         let shown = entry.path();
         let name =
             raw.to_str().ok_or_else(|| Failure::failed(format!("{}: the name is not UTF-8", shown.display())))?;
-        let is_hidden = name.starts_with('.') && !(prefix.is_empty() && name == ".well-known");
-        if is_hidden || (prefix.is_empty() && name == "node_modules") {
+        if stays_here(prefix.is_empty(), name) {
             continue;
         }
         let inside = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            walk(&shown, &inside, found)?;
+            walk(root, &shown, &inside, found)?;
         } else if kind.is_file() {
             found.push((inside, shown));
         } else if kind.is_symlink() {
-            let target =
-                fs::metadata(&shown).map_err(|_| Failure::failed(format!("{}: a broken link", shown.display())))?;
-            if !target.is_file() {
-                return Err(Failure::failed(format!("{}: links to folders are not deployed", shown.display())));
+            let refused = |why: &str| Failure::failed(format!("{}: {why}", shown.display()));
+            let target = shown.canonicalize().map_err(|_| refused("a broken link"))?;
+            let Ok(within) = target.strip_prefix(root) else {
+                return Err(refused("a link to a file outside of the folder. Copy the file into the folder."));
+            };
+            let mut parts = within.components().map(|part| part.as_os_str().to_string_lossy());
+            if parts.next().is_some_and(|first| stays_here(true, &first))
+                || parts.any(|part| stays_here(false, &part))
+            {
+                return Err(refused("a link to a file that is not deployed"));
             }
-            found.push((inside, shown));
+            if !fs::metadata(&target)?.is_file() {
+                return Err(refused("links to folders are not deployed"));
+            }
+            found.push((inside, target));
         }
     }
     Ok(())
+}
+
+fn stays_here(is_top: bool, name: &str) -> bool {
+    let is_hidden = name.starts_with('.') && !(is_top && name == ".well-known");
+    is_hidden || (is_top && name == "node_modules")
 }
 
 #[derive(clap::Subcommand)]
@@ -327,5 +346,29 @@ mod tests {
         assert_eq!(packed.files, 3);
         assert_eq!(pack(folder.path()).unwrap().archive, packed.archive);
         assert!(pack(&at("index.html")).is_err());
+    }
+
+    #[test]
+    fn a_link_brings_no_file_from_outside_and_none_that_stays_here() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("dist");
+        fs::create_dir_all(folder.join(".git")).unwrap();
+        fs::create_dir_all(folder.join("css")).unwrap();
+        for (name, content) in [("../secret", "token"), (".git/config", "token"), ("css/a.css", "a")] {
+            fs::write(folder.join(name), content).unwrap();
+        }
+        let link = folder.join("link.txt");
+        for target in ["/proc/self/environ", "../secret", "css/../../secret", ".git/config", "css", "nothing"] {
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            let refused = pack(&folder).unwrap_err();
+            assert!(refused.message.contains("link.txt"), "{target}: the entry is named: {}", refused.message);
+            fs::remove_file(&link).unwrap();
+        }
+        std::os::unix::fs::symlink("css/a.css", &link).unwrap();
+        let packed = pack(&folder).unwrap();
+        assert_eq!(packed.paths, [("css/a.css".to_owned(), 1), ("link.txt".to_owned(), 1)]);
+        // The folder itself may be reached by a link.
+        std::os::unix::fs::symlink("dist", place.path().join("latest")).unwrap();
+        assert_eq!(pack(&place.path().join("latest")).unwrap().archive, packed.archive);
     }
 }

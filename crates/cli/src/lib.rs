@@ -13,7 +13,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-pub use seed::seed;
+pub use seed::{PEOPLE, seed};
 
 use clap::{CommandFactory as _, Parser};
 
@@ -39,7 +39,7 @@ struct Cli {
 }
 
 /// What every command takes.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Default)]
 pub struct Options {
     /// Print JSON
     #[arg(long, global = true, help_heading = "Common options")]
@@ -91,6 +91,9 @@ enum Command {
     /// Deployments, their logs, and the way back
     #[command(subcommand)]
     Deployments(deploy::Deployments),
+    /// Objects of an app: list, download, upload and delete them
+    #[command(subcommand)]
+    Storage(resources::storage::Storage),
     /// Domains of an app
     #[command(subcommand)]
     Domains(resources::domains::Domains),
@@ -208,6 +211,7 @@ async fn carry_out(command: Command, options: Options) -> Result<()> {
         Command::Users(command) => resources::users::run(&server, &command).await,
         Command::Deploy(wishes) => deploy::deploy(&server, &wishes).await,
         Command::Deployments(command) => deploy::deployments(&server, &command).await,
+        Command::Storage(command) => resources::storage::run(&server, &command).await,
         Command::Domains(command) => resources::domains::run(&server, &command).await,
         Command::Webhooks(command) => webhooks::webhooks(&server, command).await,
         Command::Usage(wishes) => resources::usage::run(&server, &wishes).await,

@@ -12,7 +12,7 @@ use crate::{
 
 const PASSWORD: &str = "correct horse battery staple";
 /// Everybody but the owner: email, name, about them.
-const PEOPLE: &[(&str, &str, &str)] = &[
+pub const PEOPLE: &[(&str, &str, &str)] = &[
     ("ada@example.com", "Ada Lovelace", "end user of the app"),
     ("grace@example.com", "Grace Hopper", "end user of the app"),
     ("alan@example.com", "Alan Turing", "has an account, and never used the app"),

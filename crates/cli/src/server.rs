@@ -11,6 +11,14 @@ use crate::{
     profile::{self, Locked, Profile, Project},
 };
 
+/// How long the server may be silent before and within an answer. Streams send something every 15 seconds.
+const SILENCE: Duration = Duration::from_mins(1);
+/// A body that is larger takes its time on a slow line, and so may its answer.
+const LARGE: usize = 64 * 1024;
+const LONGEST_UPLOAD: Duration = Duration::from_hours(2);
+/// A refresh is quick, and other commands wait for it.
+const LONGEST_REFRESH: Duration = Duration::from_secs(30);
+
 pub const LOCAL: &str = "http://localhost:8080";
 
 /// How the caller is known.
@@ -30,6 +38,8 @@ pub struct Server {
     pub options: Options,
     caller: Caller,
     client: reqwest::Client,
+    /// For large bodies: a client with a limit on silence counts the upload as silence.
+    patient: reqwest::Client,
 }
 
 /// What is sent besides the method and the path.
@@ -55,14 +65,11 @@ impl Server {
         };
         let url = url.or_else(|| stored.map(|profile| profile.url)).unwrap_or_else(|| LOCAL.into());
         let url = checked(&url)?;
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("janua-cli/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(Duration::from_secs(10))
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| Failure::failed(error.to_string()))?;
+        let client = clients().read_timeout(SILENCE).build().map_err(|error| Failure::failed(error.to_string()))?;
+        let patient =
+            clients().timeout(LONGEST_UPLOAD).build().map_err(|error| Failure::failed(error.to_string()))?;
         let out = Output::new(options.json);
-        Ok(Self { url, profile: name, project, out, options, caller, client })
+        Ok(Self { url, profile: name, project, out, options, caller, client, patient })
     }
 
     pub fn is_signed_in(&self) -> bool {
@@ -75,7 +82,11 @@ impl Server {
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.url))
+        self.client.request(method, self.at(path))
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
     }
 
     /// A token that is good for some time.
@@ -106,7 +117,7 @@ impl Server {
         }
         let refresh = stored.refresh_token.clone().ok_or_else(gone)?;
         let asked = self.request(Method::POST, "/auth/refresh").json(&json!({ "refreshToken": refresh }));
-        let answer = asked.send().await.map_err(|error| self.unreachable(&error))?;
+        let answer = asked.timeout(LONGEST_REFRESH).send().await.map_err(|error| self.unreachable(&error))?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             return Err(gone());
         }
@@ -140,7 +151,9 @@ impl Server {
     pub async fn send(&self, method: Method, path: &str, extra: &Extra) -> Result<Response> {
         let mut token = self.token().await?;
         for is_last in [false, true] {
-            let mut request = self.request(method.clone(), path).headers(extra.headers.clone());
+            let is_large = extra.body.as_ref().is_some_and(|body| body.len() > LARGE);
+            let client = if is_large { &self.patient } else { &self.client };
+            let mut request = client.request(method.clone(), self.at(path)).headers(extra.headers.clone());
             if let Some(token) = &token {
                 request = request.bearer_auth(token);
             }
@@ -290,6 +303,13 @@ pub fn checked(text: &str) -> Result<String> {
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
+fn clients() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .user_agent(concat!("janua-cli/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_secs(10))
+        .redirect(reqwest::redirect::Policy::none())
+}
+
 fn same_server(one: &str, other: &str) -> bool {
     checked(one).is_ok_and(|one| checked(other).is_ok_and(|other| one == other))
 }
@@ -310,6 +330,26 @@ pub fn now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_is_given_up() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Server {
+            url: format!("http://{}", silent.local_addr().unwrap()),
+            profile: profile::DEFAULT.into(),
+            project: Project::default(),
+            out: Output::new(true),
+            options: Options::default(),
+            caller: Caller::Token("x".into()),
+            client: clients().read_timeout(SILENCE).build().unwrap(),
+            patient: clients().timeout(LONGEST_UPLOAD).build().unwrap(),
+        };
+        let begun = tokio::time::Instant::now();
+        let failure = server.get("/auth/me").await.unwrap_err();
+        assert!(failure.message.contains("no answer in time"), "{}", failure.message);
+        assert!(begun.elapsed() <= 2 * SILENCE, "{:?}", begun.elapsed());
+        drop(silent);
+    }
 
     #[test]
     fn tokens_go_over_https_or_stay_here() {

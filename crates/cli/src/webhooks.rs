@@ -320,6 +320,8 @@ fn target(text: &str) -> Result<url::Url> {
 
 /// The server says something every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(40);
+/// Between two tries to open the stream.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// How many deliveries are posted at once.
 const AT_ONCE: usize = 8;
 
@@ -357,33 +359,65 @@ async fn listen(server: &Server, path: &str, wishes: &Listen) -> Result<()> {
     if !wishes.events.is_empty() {
         query.push(format!("events={}", encoded(&wishes.events.join(","))));
     }
-    if let Some(since) = &wishes.since {
-        query.push(format!("since={}", encoded(&moment(since)?)));
-    }
     if let Some(webhook) = &wishes.webhook {
         query.push(format!("webhook={}", encoded(webhook)));
     }
-    let first = format!("{path}/listen?{}", query.join("&"));
-    let mut last: Option<String> = None;
+    let mut position = Position { since: wishes.since.as_deref().map(moment).transpose()?, last: None };
     let mut pause = Duration::from_millis(500);
     loop {
-        let ended = stream(server, path, &first, &mut last, &forwarding, &mut pause).await;
+        let since = position.since.as_ref().map(|since| format!("since={}", encoded(since)));
+        let question: Vec<&str> = query.iter().chain(&since).map(String::as_str).collect();
+        let first = format!("{path}/listen?{}", question.join("&"));
+        let ended = stream(server, path, &first, &mut position, &forwarding, &mut pause).await;
         match ended {
             Ok(()) => {}
             // What will be refused again; everything else may pass.
-            Err(failure) if failure.kind != Kind::Failed || failure.problem.as_deref().is_some_and(is_final) => {
+            Err(failure) if failure.kind == Kind::Auth || failure.problem.as_deref().is_some_and(is_final) => {
                 return Err(failure);
             }
-            Err(failure) if last.is_none() => return Err(failure),
-            Err(failure) => server.out.note(&format!("{} Trying again.", failure.message)),
+            Err(failure) if position.last.is_none() => return Err(failure),
+            Err(failure) => {
+                if failure.kind == Kind::Limit {
+                    pause = LONGEST_PAUSE;
+                }
+                server.out.note(&format!("{} Trying again.", failure.message));
+            }
         }
         sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(15));
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
+/// How far a listener got. The server resumes the one that `last` names; when that is deleted, the new one begins with
+/// `since`.
+struct Position {
+    since: Option<String>,
+    last: Option<String>,
+}
+
+impl Position {
+    /// The listener was opened. Without an earlier moment, a later one begins now.
+    fn opened(&mut self) {
+        let now = jiff::Timestamp::from_second(now()).unwrap_or_default();
+        self.since.get_or_insert_with(|| format!("{now:.3}"));
+    }
+
+    /// A delivery came. They come in the order of their events, but for examples and what is sent again.
+    fn received(&mut self, delivery: &Value) {
+        let body: Value =
+            delivery["body"].as_str().and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+        let at = body["occurredAt"].as_str().or_else(|| body["at"].as_str());
+        let at = at.and_then(|at| at.parse::<jiff::Timestamp>().ok()).filter(|_| body["test"] != true);
+        let before = self.since.as_ref().and_then(|since| since.parse::<jiff::Timestamp>().ok());
+        if let Some(at) = at.filter(|at| before.is_none_or(|before| before < *at)) {
+            self.since = Some(format!("{at:.3}"));
+        }
+    }
+}
+
+/// What a client did wrong is refused again. Too many requests, and a request that came too slowly, are not.
 fn is_final(problem: &Value) -> bool {
-    problem["status"].as_u64().is_some_and(|status| status < 500)
+    problem["status"].as_u64().is_some_and(|status| status < 500 && !matches!(status, 408 | 425 | 429))
 }
 
 /// One connection, until it ends.
@@ -391,13 +425,13 @@ async fn stream(
     server: &Server,
     path: &str,
     first: &str,
-    last: &mut Option<String>,
+    position: &mut Position,
     forwarding: &Arc<Forwarding>,
     pause: &mut Duration,
 ) -> Result<()> {
     let mut headers = HeaderMap::new();
     headers.insert("accept", HeaderValue::from_static("text/event-stream"));
-    if let Some(id) = last.as_ref().and_then(|last| HeaderValue::from_str(last).ok()) {
+    if let Some(id) = position.last.as_ref().and_then(|last| HeaderValue::from_str(last).ok()) {
         headers.insert("last-event-id", id);
     }
     if !server.is_signed_in() {
@@ -423,17 +457,19 @@ async fn stream(
         };
         for Event { id, name, data } in events.read(&chunk) {
             if let Some(id) = id {
-                *last = Some(id);
+                position.last = Some(id);
             }
             let data: Value = serde_json::from_str(&data).unwrap_or_default();
             match name.as_str() {
                 "listener" => {
-                    if listener.is_empty() && last.as_ref().is_none_or(|_| data["resumed"] != true) {
+                    position.opened();
+                    if listener.is_empty() && data["resumed"] != true {
                         greet(server, forwarding, &data);
                     }
                     listener = text_at(&data, "id");
                 }
                 "delivery" => {
+                    position.received(&data);
                     let delivery = text_at(&data, "deliveryId");
                     let is_new = forwarding.under_way.lock().is_ok_and(|mut known| known.insert(delivery));
                     if is_new {
@@ -600,5 +636,29 @@ mod tests {
         assert!(share("120%").is_err() && share("often").is_err());
         assert_eq!(target("localhost:3000/hook").unwrap().as_str(), "http://localhost:3000/hook");
         assert!(target("ftp://x").is_err());
+    }
+
+    #[test]
+    fn a_stream_that_is_opened_anew_begins_with_the_last_event() {
+        let since = || Some("2026-01-31T10:00:00.000Z".to_owned());
+        let mut position = Position { since: since(), last: None };
+        position.opened();
+        assert_eq!(position.since, since(), "what was asked for is not heard yet");
+        let delivery = |body: Value| json!({ "body": body.to_string() });
+        position.received(&delivery(json!({ "occurredAt": "2026-01-31T10:05:00.000Z" })));
+        position.received(&delivery(json!({ "at": "2026-01-31T10:06:00.000Z" })));
+        position.received(&delivery(json!({ "occurredAt": "2026-01-31T10:04:00.000Z" })));
+        position.received(&delivery(json!({ "occurredAt": "2026-01-31T11:00:00.000Z", "test": true })));
+        assert_eq!(position.since.as_deref(), Some("2026-01-31T10:06:00.000Z"), "not what was sent again");
+        let mut fresh = Position { since: None, last: None };
+        fresh.opened();
+        assert!(fresh.since.is_some(), "no event is skipped before the first one");
+    }
+
+    #[test]
+    fn only_what_will_be_refused_again_is_final() {
+        for (status, expected) in [(400, true), (404, true), (409, true), (408, false), (429, false), (503, false)] {
+            assert_eq!(is_final(&json!({ "status": status })), expected, "{status}");
+        }
     }
 }

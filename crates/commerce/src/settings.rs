@@ -11,7 +11,7 @@ use url::Url;
 settings! {
     /// Plans, what they include, and how they are paid for.
     pub struct Settings {
-        /// A TOML file with plans, meters, limits and prices; see docs/usage.md. Empty: nothing is sold, and nobody is limited.
+        /// A TOML file with plans, meters, limits and prices; see docs/usage.md. Empty: nothing is sold or limited.
         plans_file: Option<PathBuf> = "";
         /// The payment processor: auto, off, sandbox or stripe. auto is the sandbox while the base URL leads to this machine, and
         /// off otherwise; see docs/billing.md.

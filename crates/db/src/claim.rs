@@ -65,7 +65,7 @@ pub struct Key {
     pub forgotten: i64,
 }
 
-/// What an earlier request with the same key left in the database.
+/// The state that an earlier request with the same key left in the database.
 pub struct Earlier {
     pub request_hash: String,
     pub started_at: i64,
@@ -74,7 +74,7 @@ pub struct Earlier {
 }
 row!(Earlier { request_hash, started_at, status, sealed });
 
-/// What to store about an answer.
+/// The stored form of an answer.
 pub enum Remembered {
     Answer {
         status: u16,

@@ -1,4 +1,4 @@
-//! What can go wrong in the database, in the same words for both engines.
+//! Errors of the database, in the same words for both engines.
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -35,7 +35,7 @@ pub use claim::{answer_opens_account, aside};
 pub use compose::Composed;
 pub use error::{Error, Outcome, Result};
 pub use notices::{Listener, Notice, Reach};
-pub use postgres::{MOVE, ServerTime, value as postgres_value};
+pub use postgres::{MOVE, NODE, ServerTime, value as postgres_value};
 pub use read::Read;
 pub use sql::Sql;
 pub use transaction::{Tries, Tx, Work};
@@ -45,7 +45,7 @@ use claim::Claim;
 use notices::Notices;
 use sql::Text;
 
-/// Locks a mutex whose holders leave nothing half done, so that one who panicked harms nobody.
+/// Locks a mutex whose holders leave nothing half done, so that a panic of one does no harm.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -81,7 +81,7 @@ pub struct Load {
     pub waits: Option<i64>,
 }
 
-/// What a statement produced.
+/// The result of a statement.
 #[derive(Debug)]
 struct Done {
     rows: Vec<Row>,

@@ -1,8 +1,11 @@
 //! Numbered migrations, embedded in the binary. Each is applied once, in order, in one transaction, by one node.
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
+
+use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
 
 use super::{Db, Durability, Error, params, postgres::Postgres, row, sqlite};
 
@@ -15,7 +18,7 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// The checksum of the text, the same on every machine whatever line endings the checkout has.
+    /// The checksum of the text, the same on every machine, with any line endings of the checkout.
     fn checksum(&self) -> String {
         let text = self.sql.replace("\r\n", "\n");
         HEXLOWER.encode(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
@@ -37,6 +40,11 @@ pub enum MigrateError {
     Changed { number: i64, name: String },
     #[error("migration {number} ({name}) failed and was undone: {cause}")]
     Failed { number: i64, name: &'static str, cause: Error },
+    #[error(
+        "{connections} connections of an earlier janua are open on this database ({from}). It cannot work on the tables \
+         of this version: stop every node of it first. Nothing was changed"
+    )]
+    Beside { connections: i64, from: String },
     #[error(transparent)]
     Db(#[from] Error),
 }
@@ -50,6 +58,18 @@ const LOCK: i64 = 0x6a61_6e75_6100;
 
 type Applied = (i64, String, String);
 
+/// Nodes that know fewer migrations than this cannot work while the following ones are applied, or afterwards. Later
+/// ones can, as long as migrations only add.
+const ABLE: i64 = 62;
+/// How long nodes that were told to stop have for it.
+const LEAVING: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Connections to this database by those who know fewer migrations, and from where. 0.1 has a name without a number.
+const BESIDE: &str =
+    "SELECT COUNT(*), COALESCE(STRING_AGG(DISTINCT COALESCE(HOST(client_addr), 'this machine'), ', '), '')
+    FROM pg_stat_activity WHERE datname = current_database() AND (application_name = 'janua'
+        OR CAST(SUBSTRING(application_name FROM '^janua/([0-9]{1,9})$') AS BIGINT) < $1)";
+
 /// An applied migration.
 #[derive(Debug)]
 pub struct Version {
@@ -58,6 +78,11 @@ pub struct Version {
 }
 row!(Version { number, applied_at });
 
+/// The number of the newest migration that this binary knows.
+pub(super) fn newest() -> i64 {
+    ALL.last().map_or(0, |step| step.number)
+}
+
 /// The newest applied migration; none in a database without any.
 pub async fn version(db: &Db) -> Result<Option<Version>, Error> {
     db.opt("SELECT number, applied_at FROM schema_migration ORDER BY number DESC LIMIT 1", params![]).await
@@ -65,8 +90,7 @@ pub async fn version(db: &Db) -> Result<Option<Version>, Error> {
 
 /// Whether every migration this binary knows was applied.
 pub async fn is_current(db: &Db) -> bool {
-    let known = ALL.last().map(|step| step.number);
-    version(db).await.is_ok_and(|found| found.map(|found| found.number) >= known)
+    version(db).await.is_ok_and(|found| found.is_some_and(|found| found.number >= newest()))
 }
 
 /// The next step to apply, after checking that all applied steps are known and unchanged.
@@ -134,6 +158,10 @@ pub(super) async fn on_postgres(
         let rows = client.query(APPLIED, &[]).await.map_err(Error::from)?;
         let applied: Vec<Applied> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
         let Some(step) = next(steps, &applied)? else { return Ok(done) };
+        let is_upgrade = applied.last().is_some_and(|(number, ..)| *number < ABLE);
+        if is_upgrade && done.is_empty() {
+            stand_alone(&client).await?;
+        }
         let failed = |cause| MigrateError::Failed { number: step.number, name: step.name, cause };
         let tx = client.transaction().await.map_err(Error::from)?;
         tx.batch_execute(step.sql).await.map_err(|e| failed(e.into()))?;
@@ -142,5 +170,21 @@ pub(super) async fn on_postgres(
             .map_err(|e| failed(e.into()))?;
         tx.commit().await.map_err(|e| failed(e.into()))?;
         done.push(step.name.to_owned());
+    }
+}
+
+/// Waits until no node is left that could not work on what comes.
+async fn stand_alone(client: &Client) -> Result<(), MigrateError> {
+    let began = Instant::now();
+    loop {
+        let row = client.query_one(BESIDE, &[&ABLE]).await.map_err(Error::from)?;
+        let (connections, from): (i64, String) = (row.get(0), row.get(1));
+        if connections == 0 {
+            return Ok(());
+        }
+        if began.elapsed() >= LEAVING {
+            return Err(MigrateError::Beside { connections, from });
+        }
+        sleep(LOOK_EVERY).await;
     }
 }

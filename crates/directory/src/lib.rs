@@ -7,7 +7,7 @@ mod logo;
 mod members;
 mod metadata;
 mod orgs;
-mod scim;
+pub mod scim;
 
 use kernel::{
     config::Config,

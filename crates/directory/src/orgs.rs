@@ -26,7 +26,7 @@ pub fn routes() -> Routes {
         .post("/org", create_org, "create an organization")
         .fails(&[SLUG_TAKEN, BUILDERS_ONLY, QUOTA_EXCEEDED])
         .get("/org/{id}", get_org, "organization details and members")
-        .patch("/org/{id}", update_org, "update name, slug, branding and who joins automatically")
+        .patch("/org/{id}", update_org, "update name, slug, branding and automatic joining")
         .fails(&[SLUG_TAKEN])
         .delete("/org/{id}", delete_org, "delete the organization")
 }

@@ -27,11 +27,9 @@ use crate::{
 };
 
 pub fn routes() -> Routes {
-    Routes::new("email").get("/apps/{appId}/email", email_overview, "how the app's email fares").post(
-        "/apps/{appId}/email/resume",
-        resume_sending,
-        "send again after a pause",
-    )
+    Routes::new("email")
+        .get("/apps/{appId}/email", email_overview, "delivery, bounce and complaint figures of the app's email")
+        .post("/apps/{appId}/email/resume", resume_sending, "send again after a pause")
 }
 
 const HOUR_MS: i64 = 3_600_000;
@@ -73,6 +71,11 @@ async fn hours(mut from: impl Read, app: ApplicationId, since: Timestamp) -> db:
     let sql = "SELECT hour, accepted, sent, bounced, complained FROM email_hour
                WHERE app_id = $1 AND hour >= $2 ORDER BY hour";
     from.all(sql, params![app, since.0.div_euclid(HOUR_MS)]).await
+}
+
+/// Never below nothing: a mail that bounces is taken from those that were sent, perhaps in an hour before these.
+fn sum<'a>(hours: impl IntoIterator<Item = &'a Hour>, of: fn(&Hour) -> i64) -> i64 {
+    hours.into_iter().map(of).sum::<i64>().max(0)
 }
 
 struct Sending {
@@ -138,7 +141,7 @@ pub async fn judge(tx: &mut Tx, janua: &Janua, application: &Application) -> Res
     }
     let since = now.minus(DAY).max(sending.judged_from);
     let hours = hours(&mut *tx, application.id, since).await?;
-    let sum = |of: fn(&Hour) -> i64| hours.iter().map(of).sum::<i64>();
+    let sum = |of: fn(&Hour) -> i64| sum(&hours, of);
     let (mails, bounced, complained) =
         (sum(|h| h.sent) + sum(|h| h.bounced), sum(|h| h.bounced), sum(|h| h.complained));
     let reason =
@@ -206,12 +209,13 @@ async fn email_overview(State(janua): State<Janua>, caller: InApp<Member>) -> Re
     let first = Timestamp(now.day().start().0 - 13 * Timestamp::DAY_MS);
     let hours = hours(&janua.db, app, first).await?;
     let recent = now.minus(DAY).0.div_euclid(HOUR_MS);
-    let sum = |of: fn(&Hour) -> i64| hours.iter().filter(|hour| hour.hour > recent).map(of).sum::<i64>();
+    let day: Vec<&Hour> = hours.iter().filter(|hour| hour.hour > recent).collect();
+    let recent = |of: fn(&Hour) -> i64| sum(day.iter().copied(), of);
     let days = (0..14).map(|n| {
         let start = Timestamp(first.0 + n * Timestamp::DAY_MS);
         let within: Vec<&Hour> =
             hours.iter().filter(|hour| (0..24).contains(&(hour.hour - start.0.div_euclid(HOUR_MS)))).collect();
-        let sum = |of: fn(&Hour) -> i64| within.iter().map(|hour| of(hour)).sum::<i64>();
+        let sum = |of: fn(&Hour) -> i64| sum(within.iter().copied(), of);
         EmailDay {
             day: start.day().to_string(),
             accepted: sum(|h| h.accepted),
@@ -229,9 +233,9 @@ async fn email_overview(State(janua): State<Janua>, caller: InApp<Member>) -> Re
         pause_reason: sending.reason,
         used: quotas::used(&janua.db, org, &MAILS, now).await?,
         limit,
-        sent: sum(|h| h.sent),
-        bounced: sum(|h| h.bounced),
-        complained: sum(|h| h.complained),
+        sent: recent(|h| h.sent),
+        bounced: recent(|h| h.bounced),
+        complained: recent(|h| h.complained),
         days: days.collect(),
     }))
 }

@@ -18,6 +18,7 @@ mod suppressions;
 mod templates;
 mod unsubscribe;
 mod words;
+mod workers;
 
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ use tenancy::{
     quotas::{Meter, Period},
 };
 
-pub use queue::deliver_due;
+pub use bounces::dsn;
+pub use queue::{Report, ReportKind, deliver_due};
 pub use settings::{Delivery, Settings};
 
 pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
@@ -119,6 +121,10 @@ const TRACED: Traced =
     Traced(|janua, request| Box::pin(async move { sending::of_request(&janua.db, &request).await }));
 
 pub fn feature(config: &Config) -> Feature {
+    with_courier(config, queue::Courier::of(config))
+}
+
+fn with_courier(config: &Config, courier: queue::Courier) -> Feature {
     let routes = Routes::new("email")
         .and(sending::routes())
         .and(log::routes())
@@ -131,8 +137,9 @@ pub fn feature(config: &Config) -> Feature {
     Feature::new(routes)
         .own(domains::MailDns(Resolver::new(&config.dns_servers)))
         .own(domains::keys::Keyring::default())
-        .own(queue::Courier::of(config))
+        .own(courier)
         .own(pace::Pace::default())
+        .own(workers::Workers::default())
         .own(queue::Routes::default())
         .declares(&[config.of::<Settings>().permit()])
         .jobs(domains::jobs())
@@ -146,8 +153,8 @@ pub fn feature(config: &Config) -> Feature {
         .release(|janua| {
             Box::pin(async move { queue::lanes::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })
-        .task(|janua| Box::pin(queue::run(janua)))
-        .task(|janua| Box::pin(bounces::run(janua)))
+        .task("mail.queue", |janua| Box::pin(queue::run(janua)))
+        .task("mail.bounces", |janua| Box::pin(bounces::run(janua)))
 }
 
 #[cfg(test)]

@@ -28,8 +28,7 @@ use crate::{
 
 const CONTENT_GONE: Code =
     Code::new(410, "content_gone", "The content of this message was deleted, so it cannot be sent again.");
-const NOTHING_TO_CANCEL: Code =
-    Code::new(409, "nothing_to_cancel", "The message was sent to every recipient already, or is being retried.");
+const NOTHING_TO_CANCEL: Code = Code::new(409, "nothing_to_cancel", "The message waits for no recipient any more.");
 
 pub fn routes() -> Routes {
     Routes::new("email")

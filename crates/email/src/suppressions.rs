@@ -25,13 +25,9 @@ use crate::{
 
 pub fn routes() -> Routes {
     Routes::new("email")
-        .get(
-            "/apps/{appId}/email/suppressions",
-            list_suppressions,
-            "recipients that are not written to, newest first",
-        )
-        .post("/apps/{appId}/email/suppressions", add_suppression, "stop writing to a recipient")
-        .delete("/apps/{appId}/email/suppressions/{email}", remove_suppression, "write to a recipient again")
+        .get("/apps/{appId}/email/suppressions", list_suppressions, "suppressed recipients, newest first")
+        .post("/apps/{appId}/email/suppressions", add_suppression, "suppress a recipient")
+        .delete("/apps/{appId}/email/suppressions/{email}", remove_suppression, "remove a suppression")
 }
 
 pub const CHORE: Chore = Chore::sweep(
@@ -114,7 +110,7 @@ pub async fn add(tx: &mut Tx, janua: &Janua, by: &By, application: &Application,
 struct SuppressionView {
     email: String,
     reason: Reason,
-    /// What the recipient's server or the relay said.
+    /// The answer of the recipient's server or of the relay.
     detail: Option<String>,
     created_at: Timestamp,
     /// When it ends by itself; null for never.

@@ -1,9 +1,5 @@
 //! Unsubscribing with one click (RFC 8058): the URL in the header works without signing in, and only a POST changes anything.
-use axum::{
-    extract::State,
-    http::{HeaderValue, StatusCode, header},
-    response::{IntoResponse as _, Response},
-};
+use axum::{extract::State, response::Response};
 use kernel::{
     Janua,
     crypto::same,
@@ -13,7 +9,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tenancy::enter::NotAdmitted;
+use tenancy::{enter::NotAdmitted, plain_page::PlainPage};
 
 use crate::{
     queue::{Report, ReportKind, report},
@@ -61,8 +57,9 @@ async fn unsubscribe_page(
     Path(path): Path<UnsubscribePath>,
 ) -> Result<Response> {
     let mail = find(&janua, &path.token).await?;
-    let button = "<form method=\"post\"><button type=\"submit\">Unsubscribe</button></form>";
-    Ok(page("Unsubscribe", &format!("Stop sending emails of this sender to {}?", mail.email), button))
+    let text = format!("Stop sending emails of this sender to {}?", mail.email);
+    let page = PlainPage { title: "Unsubscribe", text, sign: "mail", button: Some("Unsubscribe") };
+    Ok(page.draw(&janua))
 }
 
 async fn unsubscribe(
@@ -74,21 +71,6 @@ async fn unsubscribe(
     let mail = find(&janua, &path.token).await?;
     let said = Report { kind: ReportKind::Unsubscribed, detail: "unsubscribed by one click".into() };
     transact!(janua, async |tx| report(tx, &janua, &mail, &said).await)?;
-    Ok(page("Unsubscribed", &format!("{} gets no more emails of this sender.", mail.email), ""))
-}
-
-fn page(title: &str, says: &str, form: &str) -> Response {
-    let says = ammonia::clean_text(says);
-    let body = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"robots\" content=\"noindex\">\
-         <link rel=\"stylesheet\" href=\"/assets/janua.css\"></head>\
-         <body class=\"hosted\"><main class=\"box\"><h1>{title}</h1><p>{says}</p>{form}</main></body></html>"
-    );
-    let mut response = (StatusCode::OK, body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    let policy = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'";
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    response
+    let text = format!("{} gets no more emails of this sender.", mail.email);
+    Ok(PlainPage { title: "Unsubscribed", text, sign: "", button: None }.draw(&janua))
 }

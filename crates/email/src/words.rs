@@ -27,7 +27,7 @@ macro_rules! words { ($($(#[$meta:meta])* $type:ident { $($(#[$about:meta])* $va
 )+ } }
 
 words! {
-    /// How far a mail to one recipient has come.
+    /// The state of a mail to one recipient.
     Status {
         /// Waits for the moment it was scheduled for.
         Scheduled = "scheduled",

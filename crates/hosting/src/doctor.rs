@@ -60,9 +60,9 @@ async fn edge(config: &Config) -> Finding {
     let below = format!("janua-doctor.{name}");
     match Resolver::new(&config.dns_servers).addresses(&below).await {
         Err(error) => Wrong(format!("cannot look up {below}: {error}")),
-        Ok(found) if found.is_empty() => {
-            Wrong(format!("{below} leads nowhere: add a wildcard record *.{name} with the addresses of this server"))
-        }
+        Ok(found) if found.is_empty() => Wrong(format!(
+            "{below} leads nowhere: add a wildcard record *.{name} with the IP addresses of this server"
+        )),
         Ok(found) => {
             let wanted = &settings.edge_addresses;
             let is_other = !wanted.is_empty() && found.iter().any(|address| !wanted.contains(address));

@@ -5,6 +5,7 @@ pub mod deployments;
 pub mod doctor;
 mod domains;
 pub mod edge;
+pub mod ranges;
 mod registrar;
 mod settings;
 mod sigv4;

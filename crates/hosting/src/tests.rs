@@ -1,5 +1,6 @@
 //! Deployments and the edge through their front doors.
 mod archives;
+mod cdn;
 mod delivery;
 mod deploys;
 mod members;

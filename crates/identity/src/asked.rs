@@ -77,7 +77,7 @@ pub enum What {
     },
 }
 
-/// What comes with the link that proves an address.
+/// The sign-up that a link confirms. Its name and password stand in the account; here they tell one sign-up from another.
 #[derive(Serialize, Deserialize)]
 pub struct Registration {
     pub name: String,
@@ -231,6 +231,11 @@ async fn register(
     }
     if is_new {
         events::record(tx, janua, by, Some(account.id), &AccountCreated).await?;
+    } else if Account::is_established(tx, account.id).await? {
+        // The account is not this sign-up's: the mail confirms the email, and the name and the password stay.
+        let Account { name, password_hash, .. } = account.clone();
+        let kept = Registration { name, password_hash, likeness: None, ..registration };
+        return send_verification(tx, janua, sender, &account, (email, budget), &kept).await;
     } else if pending(tx, janua, &account)
         .await?
         .iter()
@@ -242,8 +247,9 @@ async fn register(
         once::void(tx, VERIFY_EMAIL, account.id, now).await?;
         let nobodys = Registration { password_hash: None, likeness: None, ..registration };
         return send_verification(tx, janua, sender, &account, (email, budget), &nobodys).await;
-    } else if let Some(hash) = &registration.password_hash {
-        Account::set_password(tx, account.id, hash, now).await?;
+    } else {
+        let Registration { name, password_hash, .. } = &registration;
+        Account::sign_up_again(tx, account.id, name, password_hash.as_deref(), now).await?;
     }
     send_verification(tx, janua, sender, &account, (email, budget), &registration).await
 }

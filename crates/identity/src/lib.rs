@@ -83,7 +83,9 @@ pub fn feature(config: &Config) -> Feature {
         .declares(tidy::AFTER_RESTORE)
         .start(|janua| {
             Box::pin(async move {
-                first_owner::start(&janua).await.map_err(|error| format!("cannot keep who comes first: {error}"))
+                first_owner::start(&janua)
+                    .await
+                    .map_err(|error| format!("cannot store the first-owner link: {error}"))
             })
         })
         .own(passkeys::Passkeys::new(config))

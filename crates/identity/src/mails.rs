@@ -25,6 +25,8 @@ pub const MAILS: &[Sample] = &[
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::FactorsReset })),
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::SessionsEnded })),
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::EmailChanged })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::EmailReplaces { is_verified: true } })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::EmailReplaces { is_verified: false } })),
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::Deleted })),
     Sample(|| Box::new(ProviderLinked { name: sample_name(), provider: "Google", origin: Origin::sample() })),
 ];
@@ -311,7 +313,7 @@ impl Mail for AccountInvite {
         Letter::new(
             "Your new account",
             "An account was created for you. Follow the link within seven days to choose your password.",
-            "If you do not want this account, do nothing: without a password nobody can use it.",
+            "If you do not want this account, do nothing: without a password it cannot be used.",
         )
         .to(&self.name)
         .link("Choose your password", "/auth/reset-password", &self.token, ACCOUNT_INVITE.life)
@@ -349,6 +351,10 @@ pub enum OwnerAct {
     FactorsReset,
     SessionsEnded,
     EmailChanged,
+    /// The new email, which hears that it opens the account.
+    EmailReplaces {
+        is_verified: bool,
+    },
     Deleted,
 }
 
@@ -365,6 +371,8 @@ impl Mail for OwnerActed {
             OwnerAct::FactorsReset => "factors_reset",
             OwnerAct::SessionsEnded => "sessions_ended",
             OwnerAct::EmailChanged => "email_changed",
+            OwnerAct::EmailReplaces { is_verified: true } => "email_replaces",
+            OwnerAct::EmailReplaces { is_verified: false } => "email_replaces_unverified",
             OwnerAct::Deleted => "account_deleted_by_owner",
         }
     }
@@ -397,6 +405,17 @@ impl Mail for OwnerActed {
                 "The people who run {service} changed the email of your account. This email no longer opens it.",
                 "If you did not ask for this, contact them at once.",
             ),
+            OwnerAct::EmailReplaces { is_verified: true } => (
+                "This is the email of your account now",
+                "The people who run {service} changed the email of your account to this one. Sign in with it from now on.",
+                NOT_YOURS,
+            ),
+            OwnerAct::EmailReplaces { is_verified: false } => (
+                "This is the email of your account now",
+                "The people who run {service} changed the email of your account to this one. Before you can sign in with \
+                 it, confirm it: on the sign-in page, ask for a confirmation mail.",
+                NOT_YOURS,
+            ),
             OwnerAct::Deleted => (
                 "Your account was deleted",
                 "The people who run {service} deleted your account and what belonged to it.",
@@ -406,7 +425,9 @@ impl Mail for OwnerActed {
         let letter = Letter::new(subject, before, after).to(&self.name);
         match self.act {
             OwnerAct::FactorsReset => letter.button(SECURE.0, SECURE.1),
-            OwnerAct::Enabled | OwnerAct::SessionsEnded => letter.button("Sign in", "/sign-in"),
+            OwnerAct::Enabled | OwnerAct::SessionsEnded | OwnerAct::EmailReplaces { .. } => {
+                letter.button("Sign in", "/sign-in")
+            }
             OwnerAct::Disabled | OwnerAct::EmailChanged | OwnerAct::Deleted => {
                 letter.button("Contact the operator", "/legal/privacy")
             }
@@ -414,4 +435,5 @@ impl Mail for OwnerActed {
     }
 }
 
+const NOT_YOURS: &str = "If you have no account there, contact the people who run this service.";
 const ASK_THEM: &str = "If you have questions, contact the people who run this service.";

@@ -186,7 +186,6 @@ pub async fn reset(
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         Account::set_password(tx, id, &hash, now).await?;
         if Account::mark_verified(tx, id, now).await? {
-            once::void(tx, VERIFY_EMAIL, id, now).await?;
             visitor.record_about(tx, janua, id, &EmailVerified).await?;
         }
         visitor.record_about(tx, janua, id, &PasswordReset).await?;
@@ -207,7 +206,7 @@ async fn end_sessions(
     except: Option<sessions::SessionId>,
 ) -> Result<()> {
     let now = janua.clock.now();
-    for purpose in [RESET_PASSWORD, ACCOUNT_INVITE, MAGIC_LINK] {
+    for purpose in [RESET_PASSWORD, ACCOUNT_INVITE, MAGIC_LINK, VERIFY_EMAIL] {
         once::void(tx, purpose, account.id, now).await?;
     }
     factors::distrust_devices(tx, account.id).await?;

@@ -30,7 +30,7 @@ pub fn routes() -> Routes {
         .fails(&[NOT_FOUND])
         .get("/admin/outbox/{id}", get_outbox_mail, "one mail of the outbox folder")
         .fails(&[NOT_FOUND])
-        .post("/admin/mail/test", test_mail, "send a test mail at once, and say what the mail server answered")
+        .post("/admin/mail/test", test_mail, "send a test mail at once and show the mail server's answer")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -145,12 +145,12 @@ struct TestMail {
     email: Email,
 }
 
-/// How a test mail fared.
+/// The outcome of a test mail.
 #[derive(Serialize, JsonSchema)]
 struct Tested {
     /// Whether the mail server took it.
     sent: bool,
-    /// What the mail server said, in words.
+    /// The mail server's answer, in words.
     answer: String,
 }
 

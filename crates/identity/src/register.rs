@@ -42,7 +42,7 @@ pub fn routes() -> Routes {
         .fails(&[WEAK_PASSWORD, CAPTCHA_REQUIRED, TOKEN_SPENT])
         .fails(&policy::REFUSALS)
         .post("/auth/resend-verification", resend_verification, "resend the verification message")
-        .post("/auth/verify-email", verify_email, "verify an email address with a code or token")
+        .post("/auth/verify-email", verify_email, "verify an email with a code or token")
         .fails(&[TOKEN_SPENT])
 }
 
@@ -210,7 +210,8 @@ pub async fn by_code(
     })
 }
 
-/// The address is proven: the account takes over what came with the proof.
+/// The email is proven. The name and the password are those of the account: what the link was sent with may be older than
+/// what the user or a platform owner chose since.
 async fn complete(
     tx: &mut Tx,
     janua: &Janua,
@@ -224,7 +225,9 @@ async fn complete(
         return Ok(None);
     };
     let Some(account) = Account::find(tx, id).await? else { return Ok(None) };
-    Account::verified(tx, id, &registration.name, registration.password_hash.as_deref(), now).await?;
+    if !Account::mark_verified(tx, id, now).await? {
+        return Ok(None);
+    }
     once::void(tx, VERIFY_EMAIL, id, now).await?;
     visitor.record_about(tx, janua, id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;

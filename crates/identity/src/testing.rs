@@ -6,6 +6,8 @@ use kernel::{
 };
 use serde_json::{Value, json};
 
+pub use crate::social::Settings as SocialSettings;
+
 pub const PASSWORD: &str = "correct horse battery staple";
 
 pub fn feature(config: &Config) -> kernel::feature::Feature {

@@ -51,7 +51,7 @@ pub struct TrustedDeviceView {
     id: String,
     /// Name of the device, such as "Firefox on Linux".
     name: String,
-    /// Where it was used last.
+    /// The IP address of its last use.
     ip: String,
     created_at: Timestamp,
     last_used_at: Option<Timestamp>,

@@ -1,28 +1,44 @@
-//! Observability of the platform: requests by route and background jobs, over all nodes. Each node keeps what it counted, one
-//! row a minute; the rows add up.
+//! Observability of the platform: requests by route, background jobs and tasks, over all nodes. Each node keeps what it
+//! counted, one row a minute; the rows add up. Older rows are merged, so that a long range reads few of them.
 use std::{collections::BTreeMap, time::Duration};
 
-use axum::extract::State;
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use db::{Db, params, row};
 use kernel::{
     Janua,
     clock::Timestamp,
     fault::Result,
-    feature::Feature,
+    feature::{Feature, Task},
     http::{Json, Query, Routes},
     jobs::{self, Chore, Job, Jobs, KnownJob, Later, QueuedKind},
-    telemetry::{Counts, JobCounts, RouteCounts, Times},
+    telemetry::{Counts, JobCounts, RouteCounts, TaskCounts, Times},
     transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::enter::PlatformAdmin;
 
+use crate::analytics::api::{WantsCsv, csv};
+
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
-/// Minutes become hours after this, and hours are kept for this long.
-const MINUTES_KEPT: Duration = Duration::from_hours(48);
+/// How long hours are kept.
 const HOURS_KEPT: Duration = Duration::from_hours(24 * 30);
+/// Rows that are old enough become rows of a longer span. The steps of the series are made of whole ones: a day has steps of
+/// a quarter of an hour, a week of an hour.
+const MERGES: [Merge; 2] = [
+    Merge { from: "m", to: "q", length: 15 * MINUTE, after: Duration::from_hours(2) },
+    Merge { from: "q", to: "h", length: HOUR, after: Duration::from_hours(48) },
+];
+/// All spans, the longest first: in the order of time.
+const SPANS: [&str; 3] = ["h", "q", "m"];
+/// How many rows are read at once. One is up to some ten kilobytes of JSON.
+const AT_ONCE: u32 = 50;
+/// A node that did not report for longer has stopped.
+const SILENT: Duration = Duration::from_mins(3);
 /// A job that has been due for longer is late.
 const LATE_MS: i64 = 60_000;
 
@@ -31,15 +47,15 @@ pub fn feature() -> Feature {
         .jobs(Jobs::new().every::<MergeMinutes>(Duration::from_hours(1)))
         .own(Node::default())
         .declares(CHORES)
-        .task(|janua| Box::pin(keep_minutes(janua)))
+        .task("insights.keep_minutes", |janua| Box::pin(keep_minutes(janua)))
 }
 
 fn routes() -> Routes {
-    Routes::new("observability").get("/observability/functions", functions, "health of background jobs").get(
-        "/observability/api-gateway",
-        api_gateway,
-        "requests by route: rates, errors and times",
-    )
+    Routes::new("observability")
+        .get("/observability/functions", functions, "health of background jobs and tasks")
+        .get("/observability/api-gateway", api_gateway, "requests by route: rates, errors and times")
+        .answers::<Gateway>(200, "application/json")
+        .answers::<String>(200, "text/csv")
 }
 
 const CHORES: &[Chore] = &[Chore::sweep(
@@ -69,12 +85,17 @@ struct Kept {
     started_at: i64,
     in_flight: i64,
     connections: i64,
+    /// The last minute in it.
+    #[serde(default)]
+    last_minute: i64,
     counts: Counts,
 }
 
 impl Kept {
+    /// Adds what was kept later.
     fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
+        self.last_minute = self.last_minute.max(other.last_minute);
         self.version.clone_from(&other.version);
         (self.started_at, self.in_flight, self.connections) = (other.started_at, other.in_flight, other.connections);
     }
@@ -100,6 +121,7 @@ pub async fn keep(janua: &Janua) -> Result<()> {
         started_at: started_at.0,
         in_flight: janua.metrics.in_flight.get(),
         connections: janua.metrics.connections.get(),
+        last_minute: since,
         counts: janua.metrics.take_counts(),
     };
     transact!(janua, async |tx| {
@@ -126,7 +148,14 @@ struct Stored {
 }
 row!(Stored { since, node, data });
 
-/// Turns minutes that are two days old into hours.
+struct Merge {
+    from: &'static str,
+    to: &'static str,
+    length: i64,
+    after: Duration,
+}
+
+/// Merges rows that are old enough.
 #[derive(Default, Serialize, Deserialize)]
 struct MergeMinutes {}
 
@@ -134,36 +163,45 @@ impl Job for MergeMinutes {
     const KIND: &'static str = "insights.merge_minutes";
 
     async fn run(self, janua: Janua) -> std::result::Result<(), Later> {
-        while merge_an_hour(&janua).await? {}
+        for merge in &MERGES {
+            while merge.once(&janua).await? {}
+        }
         Ok(())
     }
 }
 
-/// The oldest hour that is over for two days, of all nodes; `false` when there is none.
-async fn merge_an_hour(janua: &Janua) -> Result<bool> {
-    let before = janua.clock.now().minus(MINUTES_KEPT).0.div_euclid(HOUR) * HOUR;
-    transact!(janua, async |tx| {
-        let sql = "SELECT since FROM metric_span WHERE span = 'm' AND since < $1 ORDER BY since LIMIT 1";
-        let Some((first,)) = tx.opt::<(i64,)>(sql, params![before]).await? else { return Ok(false) };
-        let hour = first.div_euclid(HOUR) * HOUR;
-        let sql =
-            "DELETE FROM metric_span WHERE span = 'm' AND since >= $1 AND since < $2 RETURNING since, node, data";
-        let mut rows: Vec<Stored> = tx.put(sql, params![hour, hour + HOUR]).await?;
-        rows.sort_by_key(|row| row.since);
-        let mut nodes: BTreeMap<String, Kept> = BTreeMap::new();
-        for row in rows {
-            let kept: Kept = serde_json::from_str(&row.data).unwrap_or_default();
-            nodes.entry(row.node).or_default().add(&kept);
-        }
-        for (node, mut kept) in nodes {
-            let sql = "SELECT data FROM metric_span WHERE span = 'h' AND since = $1 AND node = $2";
-            if let Some((data,)) = tx.opt::<(String,)>(sql, params![hour, &node]).await? {
-                kept.add(&serde_json::from_str(&data).unwrap_or_default());
+impl Merge {
+    /// Merges the oldest rows that belong together, of all nodes; `false` when there are none.
+    async fn once(&self, janua: &Janua) -> Result<bool> {
+        let whole = |since: i64| since.div_euclid(self.length) * self.length;
+        let before = whole(janua.clock.now().minus(self.after).0);
+        transact!(janua, async |tx| {
+            let sql = "SELECT since FROM metric_span WHERE span = $1 AND since < $2 ORDER BY since LIMIT 1";
+            let first: Option<(i64,)> = tx.opt(sql, params![self.from, before]).await?;
+            let Some(start) = first.map(|(since,)| whole(since)) else { return Ok(false) };
+            let sql = "DELETE FROM metric_span WHERE span = $1 AND since >= $2 AND since < $3
+                       RETURNING since, node, data";
+            let mut rows: Vec<Stored> = tx.put(sql, params![self.from, start, start + self.length]).await?;
+            rows.sort_by_key(|row| row.since);
+            let mut nodes: BTreeMap<String, Vec<Kept>> = BTreeMap::new();
+            for row in rows {
+                let mut kept: Kept = serde_json::from_str(&row.data).unwrap_or_default();
+                kept.last_minute = kept.last_minute.max(row.since);
+                nodes.entry(row.node).or_default().push(kept);
             }
-            put(tx, "h", hour, &node, &kept).await?;
-        }
-        Ok(true)
-    })
+            for (node, all) in nodes {
+                // A row that came late finds the others merged.
+                let sql = "SELECT data FROM metric_span WHERE span = $1 AND since = $2 AND node = $3";
+                let before: Option<(String,)> = tx.opt(sql, params![self.to, start, &node]).await?;
+                let mut sum: Kept = before.and_then(|(data,)| serde_json::from_str(&data).ok()).unwrap_or_default();
+                for kept in &all {
+                    sum.add(kept);
+                }
+                put(tx, self.to, start, &node, &sum).await?;
+            }
+            Ok(true)
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -196,21 +234,65 @@ impl Window {
     }
 }
 
-/// What all nodes kept since a moment.
-async fn kept_since(db: &Db, since: Timestamp) -> db::Result<Vec<(i64, String, Kept)>> {
-    let sql = "SELECT since, node, data FROM metric_span WHERE span = $1 AND since >= $2 ORDER BY since";
-    let mut all: Vec<Stored> = db.all(sql, params!["h", since]).await?;
-    all.extend(db.all::<Stored>(sql, params!["m", since]).await?);
-    let read = |row: Stored| (row.since, row.node, serde_json::from_str(&row.data).unwrap_or_default());
-    Ok(all.into_iter().map(read).collect())
+/// What is read of a row: the counts that are wanted, and no others.
+#[derive(Default, Deserialize)]
+struct Row<C> {
+    version: String,
+    started_at: i64,
+    in_flight: i64,
+    connections: i64,
+    #[serde(default)]
+    last_minute: i64,
+    counts: C,
+}
+
+#[derive(Default, Deserialize)]
+struct OfRoutes {
+    routes: BTreeMap<String, RouteCounts>,
+}
+
+#[derive(Default, Deserialize)]
+struct OfJobs {
+    jobs: BTreeMap<String, JobCounts>,
+    #[serde(default)]
+    tasks: BTreeMap<String, TaskCounts>,
+}
+
+/// Passes on what all nodes kept since a moment, a few rows at a time: other requests of this node go on meanwhile.
+async fn each_since<C: Default + serde::de::DeserializeOwned>(
+    db: &Db,
+    first: Timestamp,
+    mut each: impl FnMut(i64, String, Row<C>),
+) -> db::Result<()> {
+    let sql = "SELECT since, node, data FROM metric_span WHERE span = $1 AND (since, node) > ($2, $3)
+               ORDER BY since, node LIMIT $4";
+    for span in SPANS {
+        let (mut since, mut node) = (first.0, String::new());
+        loop {
+            let rows: Vec<Stored> = db.all(sql, params![span, since, &node, AT_ONCE]).await?;
+            let is_last = rows.len() < AT_ONCE as usize;
+            for row in rows {
+                let mut read: Row<C> = serde_json::from_str(&row.data).unwrap_or_default();
+                read.last_minute = read.last_minute.max(row.since);
+                (since, node) = (row.since, row.node.clone());
+                each(row.since, row.node, read);
+            }
+            if is_last {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
 }
 
 /// The requests of all nodes and routes since a moment, without the minute that is not over.
 pub(crate) async fn requests_since(db: &Db, since: Timestamp) -> db::Result<RouteCounts> {
     let mut total = RouteCounts::default();
-    for (_, _, kept) in kept_since(db, since).await? {
-        kept.counts.routes.values().for_each(|counts| total.add(counts));
-    }
+    each_since(db, since, |_, _, row: Row<OfRoutes>| {
+        row.counts.routes.values().for_each(|counts| total.add(counts));
+    })
+    .await?;
     Ok(total)
 }
 
@@ -230,19 +312,22 @@ struct Functions {
     nodes: usize,
 }
 
-/// A kind of background job.
+/// A kind of background job, or a task: a loop that every node runs.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Function {
     name: String,
     kind: FunctionKind,
+    /// Runs of a job; of a task how often it was started.
     invocations: u64,
+    /// Runs of a job that failed; of a task how often it panicked.
     errors: u64,
     error_rate: f64,
     retries: u64,
     /// Jobs that failed for good and wait for a person.
     dead: i64,
     waiting: i64,
+    /// Jobs that run now; of a task the nodes on which it ran when they reported last.
     running: i64,
     /// How long the oldest job that is due has waited.
     oldest_waiting_ms: i64,
@@ -260,6 +345,7 @@ struct Function {
 enum FunctionKind {
     Job,
     Recurring,
+    Task,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -293,19 +379,32 @@ async fn functions(
 ) -> Result<Json<Functions>> {
     let (now, window) = (janua.clock.now(), query.window.unwrap_or_default());
     let since = now.minus(window.length());
-    let (mut counts, mut nodes) = (Counts::default(), std::collections::BTreeSet::new());
-    for (_, node, kept) in kept_since(&janua.db, since).await? {
-        counts.add(&kept.counts);
-        nodes.insert(node);
-    }
+    let mut counts: BTreeMap<String, JobCounts> = BTreeMap::new();
+    let mut nodes: BTreeMap<String, (i64, BTreeMap<String, TaskCounts>)> = BTreeMap::new();
+    each_since(&janua.db, since, |_, node, row: Row<OfJobs>| {
+        for (kind, counted) in &row.counts.jobs {
+            counts.entry(kind.clone()).or_default().add(counted);
+        }
+        let (last, tasks) = nodes.entry(node).or_default();
+        *last = row.last_minute.max(*last);
+        for (name, counted) in &row.counts.tasks {
+            tasks.entry(name.clone()).or_default().add(counted);
+        }
+    })
+    .await?;
     let queue = jobs::by_kind(&janua.db, now).await?;
     let turns = jobs::next_turns(&janua.db).await?;
     let mut functions = vec![];
     for known in janua.declared::<KnownJob>() {
-        let counted = counts.jobs.get(known.kind).cloned().unwrap_or_default();
+        let counted = counts.get(known.kind).cloned().unwrap_or_default();
         let queued = queue.iter().find(|queued| queued.kind == known.kind).cloned().unwrap_or_default();
         let next = turns.iter().find(|(name, _)| name == known.kind).map(|(_, at)| *at);
         functions.push(function(known, &counted, &queued, next, since, now));
+    }
+    let silent = now.minus(SILENT).0;
+    for known in janua.declared::<Task>() {
+        let ran = nodes.values().filter_map(|(last, tasks)| Some((*last >= silent, tasks.get(known.name)?)));
+        functions.push(task(known.name, ran));
     }
     functions.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Json(Functions { functions, window, as_of: now, nodes: nodes.len() }))
@@ -350,6 +449,41 @@ fn function(
         last_success_at: moment(counted.last_success_at),
         last_error: counted.last_error.clone(),
         next_run_at: next,
+        health,
+    }
+}
+
+/// A task, by what the nodes counted; each with whether the node still reports.
+fn task<'c>(name: &str, nodes: impl Iterator<Item = (bool, &'c TaskCounts)>) -> Function {
+    let (mut sum, mut running) = (TaskCounts::default(), 0);
+    let mut is_down = false;
+    for (reports, counted) in nodes {
+        sum.add(counted);
+        running += i64::from(reports && counted.is_running);
+        // One that ended by itself has nothing to do.
+        is_down |= reports && counted.panics > 0 && !counted.is_running;
+    }
+    let health = match () {
+        () if is_down => Health::Failing,
+        () if sum.panics > 0 => Health::Degraded,
+        () => Health::Healthy,
+    };
+    Function {
+        name: name.to_owned(),
+        kind: FunctionKind::Task,
+        invocations: sum.starts,
+        errors: sum.panics,
+        error_rate: share(sum.panics, sum.starts),
+        retries: 0,
+        dead: 0,
+        waiting: 0,
+        running,
+        oldest_waiting_ms: 0,
+        duration: Durations::of(&Times::default()),
+        last_run_at: Some(Timestamp(sum.last_at)).filter(|at| at.0 > 0),
+        last_success_at: None,
+        last_error: (sum.panics > 0).then(|| "panicked".to_owned()),
+        next_run_at: None,
         health,
     }
 }
@@ -430,6 +564,7 @@ struct GatewayPoint {
     start: Timestamp,
     requests: u64,
     errors: u64,
+    p50: Option<f64>,
     p95: Option<f64>,
 }
 
@@ -450,6 +585,8 @@ struct Gateway {
     window: Window,
     as_of: Timestamp,
     totals: Traffic,
+    /// The same length of time before.
+    previous: Traffic,
     /// With the most requests first.
     routes: Vec<RouteTraffic>,
     series: Vec<GatewayPoint>,
@@ -460,30 +597,39 @@ async fn api_gateway(
     State(janua): State<Janua>,
     _admin: PlatformAdmin,
     Query(query): Query<GatewayQuery>,
-) -> Result<Json<Gateway>> {
+    WantsCsv(is_csv): WantsCsv,
+) -> Result<Response> {
     let (now, window) = (janua.clock.now(), query.window.unwrap_or_default());
     let first = now.minus(window.length());
+    let mut previous = RouteCounts::default();
     let (mut total, mut routes) = (RouteCounts::default(), BTreeMap::<String, RouteCounts>::new());
     let mut series: BTreeMap<i64, RouteCounts> = BTreeMap::new();
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();
-    for (since, node, kept) in kept_since(&janua.db, first).await? {
-        for (name, counts) in
-            kept.counts.routes.iter().filter(|(name, _)| query.route.as_ref().is_none_or(|r| r == *name))
-        {
+    each_since(&janua.db, first.minus(window.length()), |since, node, row: Row<OfRoutes>| {
+        let is_wanted = |name: &String| query.route.as_ref().is_none_or(|wanted| wanted == name);
+        for (name, counts) in row.counts.routes.iter().filter(|(name, _)| is_wanted(name)) {
+            if since < first.0 {
+                previous.add(counts);
+                continue;
+            }
             total.add(counts);
             routes.entry(name.clone()).or_default().add(counts);
             series.entry(since.div_euclid(window.step())).or_default().add(counts);
         }
+        if since < first.0 {
+            return;
+        }
         let view = NodeView {
             id: node.clone(),
-            version: kept.version,
-            started_at: Timestamp(kept.started_at),
-            in_flight: kept.in_flight,
-            connections: kept.connections,
-            last_seen_at: Timestamp(since),
+            version: row.version,
+            started_at: Timestamp(row.started_at),
+            in_flight: row.in_flight,
+            connections: row.connections,
+            last_seen_at: Timestamp(row.last_minute),
         };
         nodes.insert(node, view);
-    }
+    })
+    .await?;
     let points = first.0.div_euclid(window.step())..=now.0.div_euclid(window.step());
     let series = points.map(|at| {
         let counts = series.remove(&at).unwrap_or_default();
@@ -492,6 +638,7 @@ async fn api_gateway(
             start,
             requests: counts.requests(),
             errors: counts.classes[3],
+            p50: counts.times.percentile(0.5),
             p95: counts.times.percentile(0.95),
         }
     });
@@ -504,6 +651,40 @@ async fn api_gateway(
         })
         .collect();
     routes.sort_by(|a, b| b.traffic.requests.cmp(&a.traffic.requests).then(a.route.cmp(&b.route)));
+    if is_csv {
+        return Ok(routes_csv(routes));
+    }
     let nodes = nodes.into_values().collect();
-    Ok(Json(Gateway { window, as_of: now, totals: Traffic::of(&total, window), routes, series, nodes }))
+    let (totals, previous) = (Traffic::of(&total, window), Traffic::of(&previous, window));
+    Ok(Json(Gateway { window, as_of: now, totals, previous, routes, series, nodes }).into_response())
+}
+
+/// All routes, one a line.
+fn routes_csv(routes: Vec<RouteTraffic>) -> Response {
+    let header = [
+        "method",
+        "route",
+        "requests",
+        "2xx",
+        "3xx",
+        "4xx",
+        "5xx",
+        "errorRate",
+        "perSecond",
+        "p50",
+        "p95",
+        "p99",
+        "rateLimited",
+        "overloaded",
+    ];
+    let rows = routes.into_iter().map(|RouteTraffic { method, route, traffic }| {
+        let Traffic { requests, by_class, error_rate, per_second, p50, p95, p99, rate_limited, overloaded } = traffic;
+        let ByClass { success, redirect, refused, failed } = by_class;
+        let counts = [requests, success, redirect, refused, failed].map(|n| n.to_string());
+        let times = [Some(error_rate), Some(per_second), p50, p95, p99];
+        let times = times.map(|time| time.map(|time| time.to_string()).unwrap_or_default());
+        let refusals = [rate_limited, overloaded].map(|n| n.to_string());
+        [method, route].into_iter().chain(counts).chain(times).chain(refusals).collect()
+    });
+    csv("requests", &header, rows)
 }

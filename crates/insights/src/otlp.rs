@@ -58,7 +58,7 @@ pub fn feature(config: &Config) -> Feature {
                     Ok(())
                 })
             })
-            .task(|janua| Box::pin(export_on(janua))),
+            .task("traces.export", |janua| Box::pin(export_on(janua))),
     }
 }
 

@@ -25,9 +25,11 @@ use crate::otlp;
 
 /// How often a node writes down the requests that ended.
 const EVERY: Duration = Duration::from_secs(1);
-/// How many rows one transaction writes: on SQLite every other writer waits for it.
-const AT_A_TIME: usize = 500;
 const KEPT: Duration = Duration::from_hours(24 * 7);
+/// How many requests a node writes down at a time; those that failed come first. Past that a trace shows what the request
+/// caused, and not how long it took itself. Without a bound, a row for each request would take as long to write as what many
+/// of them write themselves.
+const MOST: usize = 100;
 
 pub fn feature() -> Feature {
     let routes = Routes::new("traces")
@@ -41,7 +43,7 @@ pub fn feature() -> Feature {
                 Ok(())
             })
         })
-        .task(|janua| Box::pin(keep_on(janua)))
+        .task("traces.keep", |janua| Box::pin(keep_on(janua)))
 }
 
 async fn forget(janua: &Janua) -> db::Result<()> {
@@ -62,19 +64,31 @@ pub async fn keep(janua: &Janua) {
     let mut spans = janua.metrics.spans.take();
     otlp::put(janua, &spans);
     spans.retain(is_worth_keeping);
-    for batch in spans.chunks(AT_A_TIME) {
-        if let Err(fault) = insert(janua, batch).await {
+    spans.sort_by_key(|span| !has_failed(span));
+    let left_out = spans.len().saturating_sub(MOST);
+    spans.truncate(MOST);
+    let dropped = match insert(janua, &spans).await {
+        Ok(()) => left_out,
+        Err(fault) => {
             tracing::warn!(%fault, "cannot keep requests for traces");
-            janua.metrics.spans.drop_more(u64::try_from(batch.len()).unwrap_or_default());
+            left_out + spans.len()
         }
-    }
+    };
+    janua.metrics.spans.drop_more(u64::try_from(dropped).unwrap_or_default());
+}
+
+fn has_failed(span: &Span) -> bool {
+    matches!(span.what, SpanOf::Request { status: 500.., .. })
 }
 
 fn is_worth_keeping(span: &Span) -> bool {
-    matches!(span.what, SpanOf::Request { status, .. } if span.is_kept || status >= 500)
+    has_failed(span) || (span.is_kept && matches!(span.what, SpanOf::Request { .. }))
 }
 
 async fn insert(janua: &Janua, spans: &[Span]) -> Result<()> {
+    if spans.is_empty() {
+        return Ok(());
+    }
     transact!(janua, async |tx| {
         for span in spans {
             let SpanOf::Request { method, route, status } = span.what else { continue };

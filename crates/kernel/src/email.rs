@@ -1,11 +1,11 @@
-//! Addresses: how they are checked, and how two of them are found to be the same.
+//! Emails: how they are checked and compared.
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use unicode_normalization::UnicodeNormalization as _;
 
-/// An address that mail can be sent to, as its owner wrote it.
+/// An email that mail can be sent to, as its owner wrote it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub struct Email {
@@ -15,7 +15,7 @@ pub struct Email {
 }
 
 impl Email {
-    /// Trims and normalises; `None` when it is no single address.
+    /// Trims and normalises; `None` when it is no single email.
     pub fn parse(text: &str) -> Option<Self> {
         let text: String = text.trim().nfkc().collect();
         let (local, domain) = text.rsplit_once('@')?;
@@ -33,7 +33,7 @@ impl Email {
         &self.text
     }
 
-    /// The same for every spelling of one address.
+    /// A key that is the same for every spelling of one email.
     pub fn key(&self) -> &str {
         &self.key
     }

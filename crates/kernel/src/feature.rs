@@ -3,14 +3,17 @@ use std::{
     any::{Any, TypeId},
     collections::HashMap,
     ops::Deref,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use db::Db;
+use futures_util::FutureExt as _;
 
 use crate::{
     clock::Clock,
@@ -130,8 +133,34 @@ pub struct Feature {
 
 /// Runs before the node accepts requests. An error stops the start and is printed for the operator.
 pub type Start = fn(Janua) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-/// Runs in the background for as long as the node does.
-pub type Task = fn(Janua) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs in the background for as long as the node does, or until it has nothing to do.
+#[derive(Clone, Copy)]
+pub struct Task {
+    /// Such as `webhooks.dispatch`.
+    pub name: &'static str,
+    run: fn(Janua) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// How long after a panic a task is started again.
+const PAUSE: Duration = Duration::from_secs(5);
+
+impl Task {
+    /// Runs the task and counts how it fares. One that panicked is started again: without it, the node would look alive and
+    /// send no mail.
+    pub async fn supervise(self, janua: Janua) {
+        loop {
+            janua.metrics.task_started(self.name, janua.clock.now());
+            let ended = AssertUnwindSafe((self.run)(janua.clone())).catch_unwind().await;
+            janua.metrics.task_ended(self.name, ended.is_err());
+            if ended.is_ok() {
+                return;
+            }
+            tracing::error!(task = self.name, "a background task panicked; starting it again");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
 
 impl Feature {
     pub fn new(routes: Routes) -> Self {
@@ -175,7 +204,9 @@ impl Feature {
     }
 
     #[must_use]
-    pub fn task(mut self, task: Task) -> Self {
+    pub fn task(mut self, name: &'static str, run: fn(Janua) -> Pin<Box<dyn Future<Output = ()> + Send>>) -> Self {
+        let task = Task { name, run };
+        self.own.declare(&[task]);
         self.tasks.push(task);
         self
     }

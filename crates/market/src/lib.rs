@@ -8,6 +8,7 @@ use kernel::{
 };
 
 pub use settings::Settings;
+pub use skills::package;
 
 pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
 

@@ -96,7 +96,7 @@ enum Command {
     },
     /// Revoke sessions and secrets after the database was restored by other means
     AfterRestore(backup::Wishes),
-    /// Move everything to another database: from SQLite to PostgreSQL, or back; the server must be stopped
+    /// Move everything to another database (SQLite, PostgreSQL), or all files to another place (data folder, S3)
     Move(transfer::Wishes),
     /// List all settings with their defaults, or the values in effect
     Config {

@@ -64,7 +64,7 @@ pub async fn run_beside(config: Config, beside: Option<Beside>) -> Result<ExitCo
     let (stop, stopping) = watch::channel(false);
     let mut tasks = JoinSet::new();
     for task in &node.tasks {
-        tasks.spawn(task(node.janua.clone()));
+        tasks.spawn(task.supervise(node.janua.clone()));
     }
     let worker = tokio::spawn(Worker::new(node.janua.clone(), node.jobs.clone()).run(told(stopping.clone())));
     let mut greeting = vec![
@@ -126,6 +126,10 @@ pub async fn run_beside(config: Config, beside: Option<Beside>) -> Result<ExitCo
         tracing::warn!("a job was still running after the drain time; another run will repeat it");
     }
     tasks.shutdown().await;
+    // The figures of the last minute, which no task keeps any more.
+    if let Err(fault) = insights::keep_counts(&node.janua).await {
+        tracing::warn!(%fault, "cannot keep what this node counted last");
+    }
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

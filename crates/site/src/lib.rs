@@ -40,7 +40,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(status::MAILS)
         .own(health::Health::default())
         .own(legal::Library::render(config))
-        .task(|janua| Box::pin(health::watch(janua)))
+        .task("status.health", |janua| Box::pin(health::watch(janua)))
 }
 
 #[cfg(test)]

@@ -83,8 +83,12 @@ async fn openapi_yaml(State(janua): State<Janua>, headers: HeaderMap) -> Result<
     Ok(documents.yaml().answer(&headers))
 }
 
+/// Crawlers read the public pages, and what they are drawn with.
+const ROBOTS: &str = "User-agent: *\nAllow: /legal\nAllow: /status\nAllow: /reference\nAllow: /docs\nAllow: /marketplace\n\
+                      Allow: /assets/\nDisallow: /\n";
+
 async fn robots() -> ([(header::HeaderName, &'static str); 2], &'static str) {
     let headers =
         [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=300")];
-    (headers, "User-agent: *\nAllow: /legal\nAllow: /status\nAllow: /reference\nDisallow: /\n")
+    (headers, ROBOTS)
 }

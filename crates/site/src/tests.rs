@@ -367,5 +367,6 @@ async fn crawlers_learn_what_they_may_look_at() {
     let t = TestJanua::start(feature).await;
     let answer = t.get("/robots.txt").await;
     assert!(answer.text.contains("Disallow: /\n") && answer.text.contains("Allow: /legal\n"));
+    assert!(answer.text.contains("Allow: /marketplace\n") && answer.text.contains("Allow: /docs\n"));
     t.finish().await;
 }

@@ -1,4 +1,4 @@
-//! Colours that somebody chose, and what can be read on them and beside them (WCAG 2.2, 1.4.3).
+//! Colors that admins chose, and the contrast of text on them and beside them (WCAG 2.2, 1.4.3).
 use std::fmt;
 
 /// What text needs to stand out from what is behind it.

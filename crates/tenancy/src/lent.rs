@@ -12,7 +12,7 @@ pub struct LentObject {
     pub bytes: Vec<u8>,
 }
 
-/// What comes of asking for one.
+/// The outcome of a request for an object.
 pub enum Lent {
     Object(LentObject),
     /// It is not there, not finished, or of another app.
@@ -33,7 +33,7 @@ type Lending = for<'a> fn(&'a Janua, Wanted<'a>) -> Pin<Box<dyn Future<Output = 
 #[derive(Clone, Copy)]
 pub struct LendsObjects(pub Lending);
 
-/// Reads an object of an app. Callers have checked that whoever asks may read what the app has stored.
+/// Reads an object of an app. Callers have checked that the sender may read the app's stored objects.
 pub async fn object(janua: &Janua, wanted: Wanted<'_>) -> Result<Lent> {
     match janua.declared::<LendsObjects>().first() {
         Some(LendsObjects(lending)) => lending(janua, wanted).await,

@@ -13,6 +13,7 @@ pub mod machines;
 pub mod messages;
 pub mod once;
 pub mod orgs;
+pub mod plain_page;
 pub mod policy;
 pub mod quotas;
 pub mod records;
@@ -92,5 +93,5 @@ pub fn feature(config: &Config) -> Feature {
                 sessions::keys::start(&janua).await
             })
         })
-        .task(|janua| Box::pin(enter::watch(janua)))
+        .task("keys.reload", |janua| Box::pin(enter::watch(janua)))
 }

@@ -18,7 +18,7 @@ pub const TOKEN_SPENT: Code =
 /// A code dies after this many wrong guesses.
 const TRIES: i64 = 5;
 
-/// What a secret is for. Each feature declares its own beside the code that uses them.
+/// The purpose of a secret. Each feature declares its own beside the code that uses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Purpose {
     /// As it stands in the database, and like no other.
@@ -33,7 +33,7 @@ impl Purpose {
     }
 }
 
-/// What a secret was kept for.
+/// A secret that was found: its account and the value stored with it.
 #[derive(Debug)]
 pub struct Spent {
     hash: String,
@@ -43,7 +43,7 @@ pub struct Spent {
 row!(Spent { hash, account_id, sealed });
 
 impl Spent {
-    /// What was put aside with it.
+    /// The value that was stored with the secret.
     pub fn aside(&self, janua: &Janua) -> Option<Vec<u8>> {
         janua.vault.open("once", &place(&self.hash), self.sealed.as_ref()?).ok().map(|plain| plain.to_vec())
     }
@@ -71,7 +71,7 @@ pub async fn issue(
     Ok(token)
 }
 
-/// As [`issue`], for a secret that somebody else made.
+/// As [`issue`], for a secret that the caller made.
 pub async fn keep(
     tx: &mut Tx,
     janua: &Janua,
@@ -151,7 +151,7 @@ pub async fn look(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> 
     .await
 }
 
-/// A secret whether or not it can still be used: for what was put aside with it, never to let somebody in.
+/// Finds a secret, used and expired ones included: for the value stored with it, never for a sign-in.
 pub async fn recall(db: &Db, purpose: Purpose, token: &Secret) -> db::Result<Option<Spent>> {
     db.opt(
         "SELECT hash, account_id, sealed FROM once WHERE hash = $1 AND purpose = $2",
@@ -170,7 +170,7 @@ pub async fn open(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Tim
     .await
 }
 
-/// Uses a secret up; `None` when it was used, has run out or never was.
+/// Uses a secret up; `None` when it is unknown, used or expired.
 pub async fn spend(tx: &mut Tx, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<Option<Spent>> {
     let spent: Vec<Spent> = tx
         .put(
@@ -212,8 +212,8 @@ pub async fn drop_oldest(tx: &mut Tx, purpose: Purpose, account_id: AccountId) -
     Ok(())
 }
 
-/// Counts one try at what a secret stands for; `None` when it was used, has run out, never was or was tried too often.
-/// It stays usable until it is [spent](spend).
+/// Counts one try at a secret's code; `None` when it is unknown, used, expired or was tried too often. It stays
+/// usable until it is [spent](spend).
 pub async fn attempt(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<Option<Spent>> {
     let tried: Vec<Spent> = db
         .put(
@@ -258,8 +258,8 @@ pub async fn spend_code(
     Ok(spent.into_iter().next())
 }
 
-/// How many links of one purpose work at the same time. A newer one leaves the last few good, or whoever asks for links in
-/// somebody's name could keep the one dead that the person is about to follow.
+/// How many links of one purpose work at the same time. A newer link leaves the last few valid; otherwise a stranger
+/// who requests links for an email could invalidate the one that its owner is about to follow.
 const GOOD_AT_ONCE: u32 = 3;
 
 /// Makes room for one more: of the unused secrets of a purpose the newest few stay good.

@@ -1,4 +1,4 @@
-//! Small records of whatever others like to keep with something of ours, changed key by key.
+//! Small records of metadata that callers store with an organization or user, changed key by key.
 use kernel::fault::{Fault, INVALID, Result};
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ const MOST_BYTES: usize = 8 * 1024;
 
 pub type Record = Map<String, Value>;
 
-/// What is stored, as a record.
+/// Reads a stored record.
 pub fn of(stored: &Value) -> Record {
     stored.as_object().cloned().unwrap_or_default()
 }

@@ -49,6 +49,8 @@ pub struct Ended {
     pub scim_tokens: u64,
     /// Secrets and kill switches of machines.
     pub machine_secrets: u64,
+    /// Keys of organizations' registries of MCP servers.
+    pub registry_keys: u64,
     /// What is not reported.
     others: u64,
 }

@@ -1,4 +1,4 @@
-//! What of this crate's tables has expired, and the turning of signing keys.
+//! Deletion of expired rows of this crate's tables, and the rotation of signing keys.
 use std::time::Duration;
 
 use kernel::{

@@ -84,9 +84,9 @@ for (const form of document.querySelectorAll('form.drop')) {
 
 // A picture: the interface says where it may go, and it is sent there.
 for (const form of document.querySelectorAll('.upload')) {
-  form.hidden = false
+  form.querySelector('[type=submit]').hidden = true
   const status = form.querySelector('[role=status]')
-  form.querySelector('input').addEventListener('change', async ({ target }) => {
+  form.querySelector('[type=file]').addEventListener('change', async ({ target }) => {
     const [file] = target.files
     if (!file) return
     status.textContent = 'Uploading…'

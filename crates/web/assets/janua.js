@@ -19,28 +19,41 @@ async function solve({ parameters }) {
   }
 }
 
-for (const place of document.querySelectorAll('.captcha')) {
+// The buttons of its form wait for it, also those elsewhere on the page.
+for (const place of document.querySelectorAll('form .captcha')) {
+  const { form } = place.querySelector('input')
   const challenge = JSON.parse(place.dataset.challenge)
-  const buttons = place.closest('form').querySelectorAll('button')
+  const buttons = [...form.elements].filter((element) => element.type === 'submit')
+  const asksPassword = form.querySelector('[type=password]')
+  const then = place.dataset.then || (asksPassword ? 'Enter your password again.' : 'Continue.')
+  const say = (text) => (place.querySelector('[role=status] p').textContent = text)
   for (const button of buttons) button.disabled = true
-  solve(challenge).then((solution) => {
-    place.querySelector('input').value = btoa(JSON.stringify({ challenge, solution }))
-    place.querySelector('[role=status] p').textContent = 'Security check passed. Enter your password again.'
-    for (const button of buttons) button.disabled = false
-  })
+  solve(challenge)
+    .then((solution) => {
+      place.querySelector('input').value = btoa(JSON.stringify({ challenge, solution }))
+      say(`Security check passed. ${then}`)
+    })
+    .catch(() => say('The security check failed. Reload the page, or try again in 15 minutes.'))
+    .finally(() => buttons.forEach((button) => (button.disabled = false)))
 }
 
-// One request to the interface. Who was away for a while has an access token that ran out: it is renewed once.
-async function post(path, body, mayRenew = true) {
+// One request to the interface. Who was away for a while has an access token that ran out: it is renewed once. A proof of
+// work is done once.
+async function post(path, body, mayRenew = true, pass = '') {
   const answer = await fetch(path, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: { 'content-type': 'application/json', ...(pass && { 'x-service-captcha-pass': pass }) },
     body: JSON.stringify(body),
   })
   if (answer.status === 401 && mayRenew && (await fetch('/auth/refresh', { method: 'POST' })).ok) {
     return post(path, body, false)
   }
   const said = answer.status === 204 ? {} : await answer.json()
+  if (said.code === 'captcha_required' && said.challenge && !pass) {
+    const solved = { challenge: said.challenge, solution: await solve(said.challenge) }
+    const { captchaPass } = await post('/auth/captcha/verify', { token: btoa(JSON.stringify(solved)) }, false)
+    return post(path, body, mayRenew, captchaPass)
+  }
   if (!answer.ok) throw Object.assign(new Error([said.title, said.detail].filter(Boolean).join(' ')), { code: said.code })
   return said
 }

@@ -19,16 +19,17 @@ pub const NAV: &[NavEntry] = &[
     NavEntry::new(Account, "", "Security", "shield", "/security"),
     NavEntry::new(Account, "", "Sessions", "laptop", "/sessions"),
     NavEntry::new(Account, "", "Connected apps", "key", "/apps"),
+    NavEntry::new(Account, "", "Installed skills", "star", "/skills"),
     NavEntry::new(Account, "", "Activity", "activity", "/activity"),
     NavEntry::new(Account, "", "Your data", "download", "/data"),
 ];
 
 /// Pages for users who have just left.
 fn left() -> Routes {
-    pages("pages").get("/goodbye", goodbye_page, "after an account was deleted").get(
+    pages("pages").get("/goodbye", goodbye_page, "confirmation that the account was deleted").get(
         "/signed-out",
         signed_out_page,
-        "after all sessions were ended",
+        "confirmation that all sessions were ended",
     )
 }
 
@@ -49,11 +50,12 @@ pub fn routes() -> Routes {
         .get("/account/security", security_page, "password, second factors, passkeys")
         .get("/account/sessions", sessions_page, "sessions and trusted devices")
         .get("/account/apps", consents_page, "connected apps")
+        .get("/account/skills", skills_page, "installed skills, and where an update is available")
         .get("/account/data", data_page, "the data export, and deleting the account")
         .and(activity::with_file(pages("pages").get(
             "/account/activity",
             activity_page,
-            "what happened to one's account",
+            "the activity of the account",
         )))
         .and(left())
         .and(refused_on_a_page(export).answers::<identity::Export>(200, "application/json"))
@@ -73,6 +75,10 @@ async fn sessions_page(me: Me) -> Response {
 
 async fn consents_page(me: Me) -> Response {
     me.show("account/consents.html", &(), &[("list", "/auth/consents?{query}")]).await
+}
+
+async fn skills_page(me: Me) -> Response {
+    me.show("account/skills.html", &(), &[("list", "/skills/installed?{query}")]).await
 }
 
 async fn activity_page(me: Me) -> Response {

@@ -24,7 +24,7 @@ use crate::{
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub fn routes() -> Routes {
-    pages("pages").body_limit(256 * 1024).post("/act", act, "what the forms of the account and the console send")
+    pages("pages").body_limit(256 * 1024).post("/act", act, "submit a form of the account or the console")
 }
 
 async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {

@@ -35,8 +35,8 @@ pub fn routes() -> Routes {
     pages("oauth")
         .body_limit(64 * 1024)
         .get("/oauth/authorize", authorize, "begin the authorization flow (RFC 6749, PKCE, OpenID Connect)")
-        .get("/consent", consent_page, "the page that asks whether a client may")
-        .post("/consent", decide_consent, "what the consent page sends")
+        .get("/consent", consent_page, "the consent page of an OAuth client")
+        .post("/consent", decide_consent, "submit the consent form")
         .and(by_post())
 }
 
@@ -44,7 +44,7 @@ pub fn routes() -> Routes {
 fn by_post() -> Routes {
     Routes::new("oauth")
         .body_limit(64 * 1024)
-        .post("/oauth/authorize", authorize_by_post, "the same, with the parameters in a form")
+        .post("/oauth/authorize", authorize_by_post, "begin the authorization flow, with the parameters in a form")
         .answers_nothing(303)
 }
 

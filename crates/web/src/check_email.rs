@@ -12,7 +12,7 @@ use kernel::{
     fault::{Fault, INVALID, Result},
     http::Routes,
 };
-use minijinja::context;
+use minijinja::{Value, context};
 use tenancy::enter::{ToAdmit, Visitor};
 use url::form_urlencoded::Serializer;
 
@@ -28,9 +28,10 @@ use crate::{
 pub fn routes() -> Routes {
     pages("pages")
         .body_limit(64 * 1024)
-        .get("/check-email", check_email_page, "the page that waits for a mail")
-        .post("/check-email", enter_code, "the code of the confirmation mail")
-        .post("/check-email/again", send_again, "request the mail again")
+        .get("/check-email", check_email_page, "the page that asks for the code of the confirmation mail")
+        .post("/check-email", enter_code, "submit the code of the confirmation mail")
+        .get("/check-email/again", to_check_email, "leads to the page that asks for the code")
+        .post("/check-email/again", send_again, "send the confirmation mail again")
 }
 
 /// To the page that waits, which knows from a cookie what for. The same whether or not the email has an account.
@@ -46,6 +47,11 @@ async fn check_email_page(State(janua): State<Janua>, headers: HeaderMap, RawQue
     form(&janua, StatusCode::OK, &headers, &onward, is_again, None)
 }
 
+/// Somebody opened the URL that the button of the page sends to.
+async fn to_check_email() -> Response {
+    go("/check-email")
+}
+
 fn form(
     janua: &Janua,
     status: StatusCode,
@@ -56,10 +62,26 @@ fn form(
 ) -> Response {
     let began = Began::read(janua, headers);
     let (email, mail) = began.map_or((String::new(), RequestedMail::Confirmation), |began| (began.email, began.mail));
+    waiting(janua, status, (&email, mail), onward, context! { is_again, not_sent => false, ..refused(fault) })
+}
+
+/// A mail that could not be requested, with a form of its own to request it.
+fn not_sent(janua: &Janua, asked: (&str, RequestedMail), onward: &Onward, fault: &Fault) -> Response {
+    let content = context! { is_again => false, not_sent => true, ..refused(Some(fault)) };
+    waiting(janua, status_of(fault), asked, onward, content)
+}
+
+fn waiting(
+    janua: &Janua,
+    status: StatusCode,
+    (email, mail): (&str, RequestedMail),
+    onward: &Onward,
+    content: Value,
+) -> Response {
     // On a developer's own machine the mail is a file. A server that others reach never says so.
     let outbox = (janua.config.smtp_url.is_none() && janua.config.is_local())
         .then(|| janua.config.data_dir.join("outbox").display().to_string());
-    let content = context! { email, mail => mail.name(), is_again, outbox, ..refused(fault) };
+    let content = context! { email, mail => mail.name(), outbox, ..content };
     onward.page(janua, status, "check_email.html", content)
 }
 
@@ -108,7 +130,7 @@ async fn send_again(
         Ok::<_, Fault>(wait(&janua, &began, &onward, true))
     }
     .await;
-    sent.unwrap_or_else(|fault| form(&janua, status_of(&fault), &headers, &onward, false, Some(&fault)))
+    sent.unwrap_or_else(|fault| not_sent(&janua, (fields.get("email"), mail), &onward, &fault))
 }
 
 /// Requests a mail whose link leads on from here. A sign-up has its own way.

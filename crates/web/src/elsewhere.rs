@@ -23,13 +23,16 @@ use crate::{
     form::{Fields, OwnPage},
     onward::Onward,
     page::{go, noted, pages, parameter, status_of},
+    recover::to_sign_in,
 };
 
 pub fn routes() -> Routes {
     pages("pages")
         .body_limit(64 * 1024)
+        .get("/sign-in/with", to_sign_in, "to the sign-in page")
+        .named("leave_sign_in_with")
         .post("/sign-in/with", leave, "go to a provider, from the sign-in page")
-        .get("/sign-in/{provider}", come_back, "back from a provider")
+        .get("/sign-in/{provider}", come_back, "return from a provider")
         .fails(&[NOT_FOUND])
         .and(by_post())
 }
@@ -38,7 +41,7 @@ pub fn routes() -> Routes {
 fn by_post() -> Routes {
     Routes::new("pages")
         .body_limit(64 * 1024)
-        .post("/sign-in/{provider}", come_back_by_post, "back from a provider that sends a form")
+        .post("/sign-in/{provider}", come_back_by_post, "return from a provider that sends a form")
         .fails(&[NOT_FOUND])
         .answers_nothing(303)
 }

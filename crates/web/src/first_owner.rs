@@ -13,14 +13,14 @@ use crate::{
     captcha,
     form::{Fields, OwnPage},
     onward::{Onward, refused},
-    page::{error, note_to, page, pages, parameter, status_of},
+    page::{error, note_with, page, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
     pages("pages")
         .body_limit(64 * 1024)
         .get(first_owner::PATH, first_owner_page, "the page behind the link that a new installation prints")
-        .post(first_owner::PATH, make_first_owner, "what that page sends")
+        .post(first_owner::PATH, make_first_owner, "create the first platform owner")
 }
 
 fn form(janua: &Janua, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
@@ -35,7 +35,7 @@ async fn first_owner_page(
 ) -> Response {
     let token = parameter(query.as_deref(), "token");
     let looked = async {
-        visitor.admit(&janua, None).await?;
+        captcha::weigh(&janua, &visitor).await?;
         first_owner::look(&janua, &Typed(token.clone().into())).await
     };
     match looked.await {
@@ -47,11 +47,12 @@ async fn first_owner_page(
 
 /// The home page says where the link is, or that there is an owner: sign in.
 fn spent(janua: &Janua) -> Response {
-    let mut response = note_to(
+    let mut response = note_with(
         janua,
         "Link expired",
         "This link is invalid or was used. The server prints the current one each time it starts, until the installation \
          has an owner.",
+        "clock",
         ("Go to home page", "/"),
     );
     *response.status_mut() = StatusCode::GONE;

@@ -16,10 +16,10 @@ use crate::{
 };
 
 pub fn routes() -> Routes {
-    pages("pages").get("/", home_page, "the first page: the way in").get(
+    pages("pages").get("/", home_page, "the first page, with links to sign in and sign up").get(
         "/sign-in/done",
         signed_in,
-        "sends a person who signed in to where they begin",
+        "redirect a signed-in user to the start page",
     )
 }
 

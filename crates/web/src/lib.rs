@@ -25,6 +25,7 @@ mod notices;
 mod onward;
 mod outcome;
 mod page;
+mod picture;
 mod recover;
 mod reference;
 mod sandbox;
@@ -33,6 +34,7 @@ mod sign_out;
 mod sign_up;
 mod status;
 mod verify;
+mod waiting;
 mod words;
 
 use kernel::{
@@ -41,6 +43,7 @@ use kernel::{
     http::{ErrorPage, Routes},
 };
 use site::status::StatusPage;
+use tenancy::plain_page::DrawsPlainPages;
 
 pub const PART: Part = Part { settings: &[], feature };
 
@@ -66,9 +69,11 @@ pub fn feature(_: &Config) -> Feature {
             .and(sandbox::routes())
             .and(marketplace::routes())
             .and(act::routes())
+            .and(picture::routes())
             .and(look::routes()),
     )
     .declares(&[ErrorPage(page::error_page)])
+    .declares(&[DrawsPlainPages(page::plain_page)])
     .declares(&[outcome::OUTCOME])
     .own(look::Look::default())
     .own(reference::RenderedPages::default())

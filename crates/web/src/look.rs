@@ -70,7 +70,7 @@ fn environment() -> Environment<'static> {
 
 pub fn routes() -> Routes {
     Routes::new("pages")
-        .get("/assets/{name}", asset, "what the pages look like and the little script there is")
+        .get("/assets/{name}", asset, "a stylesheet, script or font of the pages")
         .answers::<String>(200, "text/css")
         .answers::<String>(200, "text/javascript")
         .answers::<String>(200, "image/svg+xml")
@@ -79,7 +79,7 @@ pub fn routes() -> Routes {
         .answers::<String>(200, "image/webp")
         .answers_nothing(304)
         .fails(&[NOT_FOUND])
-        .get("/favicon.ico", favicon, "the mark, where browsers look for it unasked")
+        .get("/favicon.ico", favicon, "the icon of the site")
         .answers::<String>(200, ICON)
         .answers_nothing(304)
         .fails(&[NOT_FOUND])

@@ -113,6 +113,7 @@ async fn draw_list(visitor: &Anyone) -> Result<Response> {
         verified => visitor.parameter("verified"),
         others => others.join("&"),
         is_filtered => !others.is_empty(),
+        base => visitor.janua.config.base_url(),
         is_signed_in => visitor.session.is_some(),
     };
     Ok(page(&visitor.janua, StatusCode::OK, "marketplace.html", content))

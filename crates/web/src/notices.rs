@@ -16,6 +16,7 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("recovery_codes_created", "Recovery codes created. The old ones no longer work.", ""),
     ("passkey_renamed", "Passkey renamed.", ""),
     ("passkey_removed", "Passkey removed.", ""),
+    ("picture_saved", "Picture saved.", ""),
     ("session_ended", "Session ended.", ""),
     ("device_forgotten", "Device forgotten.", ""),
     ("devices_forgotten", "All trusted devices forgotten.", ""),

@@ -35,6 +35,7 @@ use crate::{
     form::Fields,
     home::home_of,
     page::{by_field, go, local, page_onward, parameter},
+    waiting::WaitingSignIn,
 };
 
 pub struct Onward {
@@ -166,14 +167,15 @@ impl Onward {
         self.page(janua, status, "factor.html", context! { hint, ticket, method, ..refused(fault) })
     }
 
-    /// In, or before the second factor. `method` is how the person signed in, to be remembered.
+    /// In, or on to the page of the second factor. `method` is how the person signed in, to be remembered.
     pub async fn enter_or_ask(&self, janua: &Janua, entered: Entered, method: &str) -> Result<Response> {
         match entered {
             Entered::In(person) => self.enter(janua, &person, method).await,
             Entered::Refused(code) => Err(code.into()),
             Entered::Waiting(challenge) => {
-                let asked = Asked { hint: &hint(&challenge), ticket: &challenge.mfa_ticket, method };
-                Ok(self.factor_page(janua, StatusCode::OK, asked, None))
+                let (hint, method, to) = (hint(&challenge), method.to_owned(), self.to.clone());
+                let waiting = WaitingSignIn { ticket: challenge.mfa_ticket.clone(), hint, method, to };
+                Ok(waiting.remember(janua, go("/sign-in/factor")))
             }
         }
     }
@@ -228,7 +230,8 @@ pub fn refused(fault: Option<&Fault>) -> Value {
         INVALID if is_said => "Check the highlighted fields.".to_owned(),
         _ => fault.above_form(),
     };
-    context! { wrong => fault.map(above), errors, challenge => fault.and_then(captcha::challenge) }
+    let (challenge, challenge_for) = (fault.and_then(captcha::challenge), fault.and_then(captcha::action));
+    context! { wrong => fault.map(above), errors, challenge, challenge_for }
 }
 
 /// What the page of the second factor says and keeps.

@@ -15,6 +15,7 @@ use kernel::{
 use minijinja::{Value, context, value::Serde};
 use tenancy::{
     apps::scopes::{Scope, Scopes},
+    plain_page::PlainPage,
     policy::Site,
 };
 use url::{Position, Url};
@@ -104,15 +105,21 @@ pub fn go(to: &str) -> Response {
     }
 }
 
-/// A few words and nothing to do.
-pub fn note(janua: &Janua, title: &str, text: &str) -> Response {
-    page(janua, StatusCode::OK, "note.html", context! { title, text, next => () })
+/// A few words and a way on: the words of a button and the page it leads to.
+pub fn note_to(janua: &Janua, title: &str, text: &str, next: (&str, &str)) -> Response {
+    note_with(janua, title, text, "", next)
 }
 
-/// The same with a way on: the words of a button and the page it leads to.
-pub fn note_to(janua: &Janua, title: &str, text: &str, next: (&str, &str)) -> Response {
+/// The same with an icon in place of the check of success.
+pub fn note_with(janua: &Janua, title: &str, text: &str, sign: &str, next: (&str, &str)) -> Response {
     let next = vec![next.0.to_owned(), next.1.to_owned()];
-    page(janua, StatusCode::OK, "note.html", context! { title, text, next })
+    page(janua, StatusCode::OK, "note.html", context! { title, text, sign, next })
+}
+
+/// A page of a feature that has none of its own.
+pub fn plain_page(janua: &Janua, shown: &PlainPage) -> Response {
+    let PlainPage { title, text, sign, button } = shown;
+    page(janua, StatusCode::OK, "plain.html", context! { title => *title, text, sign => *sign, words => *button })
 }
 
 /// What cannot be answered anywhere else is said here, in words.

@@ -28,19 +28,33 @@ use crate::{
     check_email::{expired, request, wait},
     form::{Fields, OwnPage},
     onward::{Onward, refused},
-    page::{pages, parameter, shown, status_of},
+    page::{go, pages, parameter, shown, status_of},
 };
 
 pub fn routes() -> Routes {
     pages("pages")
         .body_limit(64 * 1024)
-        .get("/forgot-password", forgot_page, "the page for who forgot their password")
-        .post("/forgot-password", forgot, "what that page sends")
+        .get("/forgot-password", forgot_page, "the page to request a password reset link")
+        .post("/forgot-password", forgot, "mail a link to choose another password")
         .get("/auth/reset-password", reset_page, "the page behind the link to choose another password")
-        .post("/reset-password", reset, "what that page sends")
+        .get("/reset-password", to_forgot, "leads to the page to request a password reset link")
+        .post("/reset-password", reset, "submit another password")
+        .get("/sign-in/link", to_sign_in, "leads to the sign-in page")
+        .named("leave_sign_in_link")
         .post("/sign-in/link", send_link, "mail a sign-in link, from the sign-in page")
         .get("/auth/magic-link/verify", follow_page, "the page behind a sign-in link, with a button")
-        .post("/sign-in/follow", follow, "what that page sends")
+        .get("/sign-in/follow", to_sign_in, "leads to the sign-in page")
+        .named("leave_sign_in_follow")
+        .post("/sign-in/follow", follow, "sign in with a sign-in link")
+}
+
+/// The URL to which a form of the sign-in pages is sent was opened by itself.
+pub async fn to_sign_in() -> Response {
+    go("/sign-in")
+}
+
+async fn to_forgot() -> Response {
+    go("/forgot-password")
 }
 
 fn forgot_form(janua: &Janua, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {
@@ -158,7 +172,8 @@ async fn follow_page(
     let browser = Began::read(&janua, &headers).map(|began| began.secret());
     let followed = async {
         let (onward, is_same) = Onward::of_mail(&janua, &headers, (MAGIC_LINK, &token), browser.as_ref()).await?;
-        if is_same && !only_looks(&method, &headers) {
+        let may_enter = captcha::admits(&janua, &visitor).await?;
+        if is_same && may_enter && !only_looks(&method, &headers) {
             return Ok(enter(&janua, &visitor, &headers, &onward, &token).await);
         }
         if once::look(&janua.db, MAGIC_LINK, &token, janua.clock.now()).await?.is_none() {

@@ -24,11 +24,11 @@ pub fn routes() -> Routes {
     pages("pages")
         .body_limit(16 * 1024)
         .get("/sandbox/checkout/{sessionId}", sandbox_checkout, "the sandbox's checkout page")
-        .post("/sandbox/checkout/{sessionId}", act_on_checkout, "what that page sends")
+        .post("/sandbox/checkout/{sessionId}", act_on_checkout, "submit the sandbox's checkout page")
         .get("/sandbox/portal/{sessionId}", sandbox_portal, "the sandbox's customer portal")
-        .post("/sandbox/portal/{sessionId}", act_on_portal, "what that page sends")
+        .post("/sandbox/portal/{sessionId}", act_on_portal, "submit the sandbox's customer portal")
         .get("/sandbox/onboard/{sessionId}", sandbox_onboarding, "the sandbox's onboarding page")
-        .post("/sandbox/onboard/{sessionId}", act_on_onboarding, "what that page sends")
+        .post("/sandbox/onboard/{sessionId}", act_on_onboarding, "submit the sandbox's onboarding page")
 }
 
 #[derive(Deserialize, JsonSchema)]

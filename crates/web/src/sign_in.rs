@@ -5,25 +5,33 @@ use axum::{
     response::Response,
 };
 use identity::{factors::gate, password};
-use kernel::{Janua, fault::Code, http::Routes};
+use kernel::{
+    Janua,
+    crypto::Secret,
+    fault::{Code, Result},
+    http::Routes,
+};
 use tenancy::{
-    enter::{Delivery, ToAdmit},
-    once::TOKEN_SPENT,
+    accounts::factors::MFA_TICKET,
+    enter::{Delivery, ToAdmit, cookies},
+    once::{self, TOKEN_SPENT},
 };
 
 use crate::{
     captcha,
     form::{Fields, OwnPage},
     onward::{Asked, Onward},
-    page::{error, pages, parameter, status_of},
+    page::{error, go, pages, parameter, shown, status_of},
+    waiting::WaitingSignIn,
 };
 
 pub fn routes() -> Routes {
     pages("pages")
         .body_limit(64 * 1024)
-        .get("/sign-in", sign_in_page, "the page to sign in at")
-        .post("/sign-in", sign_in, "what the sign-in page sends")
-        .post("/sign-in/factor", prove_factor, "what the page of the second factor sends")
+        .get("/sign-in", sign_in_page, "the sign-in page")
+        .post("/sign-in", sign_in, "submit the sign-in form")
+        .get("/sign-in/factor", factor_page, "the page of the second factor")
+        .post("/sign-in/factor", prove_factor, "submit the second factor")
 }
 
 async fn sign_in_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
@@ -54,6 +62,22 @@ async fn sign_in(
     entered.unwrap_or_else(|fault| onward.sign_in_page(&janua, status_of(&fault), form.get("email"), Some(&fault)))
 }
 
+/// Asks the browser in which the sign-in waits, until the ticket was used or has expired.
+async fn factor_page(State(janua): State<Janua>, headers: HeaderMap) -> Response {
+    let Some(waiting) = WaitingSignIn::read(&janua, &headers) else { return go("/sign-in") };
+    let onward = Onward::read(&janua, &headers, &waiting.to).await;
+    let ticket = Secret::from(waiting.ticket.clone());
+    let shown_page = async {
+        if once::look(&janua.db, MFA_TICKET, &ticket, janua.clock.now()).await?.is_none() {
+            let fault = TOO_LATE.into();
+            return Ok(onward.sign_in_page(&janua, status_of(&fault), "", Some(&fault)));
+        }
+        let asked = Asked { hint: &waiting.hint, ticket: &waiting.ticket, method: &waiting.method };
+        Ok(onward.factor_page(&janua, StatusCode::OK, asked, None))
+    };
+    shown(&janua, shown_page.await)
+}
+
 async fn prove_factor(
     State(janua): State<Janua>,
     _: OwnPage,
@@ -62,11 +86,13 @@ async fn prove_factor(
     form: Fields,
 ) -> Response {
     let onward = Onward::read(&janua, &headers, form.get("continue")).await.in_zone_of(&form);
-    let entered = async {
+    let entered: Result<Response> = async {
         captcha::solved(&janua, &mut visitor, &form).await?;
         let (ticket, code) = (form.secret("ticket"), form.secret("code"));
         let person = gate::pass(&janua, &visitor, &ticket, &code, None, form.says("trust")).await?;
-        onward.enter(&janua, &person, form.get("method")).await
+        let mut entered = onward.enter(&janua, &person, form.get("method")).await?;
+        cookies::clear_waiting(&janua, entered.headers_mut());
+        Ok(entered)
     }
     .await;
     entered.unwrap_or_else(|fault| match fault.code() {

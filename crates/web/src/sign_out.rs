@@ -22,8 +22,8 @@ use crate::{
 pub fn routes() -> Routes {
     pages("oauth")
         .body_limit(64 * 1024)
-        .get("/oauth/logout", logout_page, "sign out because a client asks for it (RP-initiated logout)")
-        .post("/oauth/logout", logout_by_post, "the same, with the parameters in a form")
+        .get("/oauth/logout", logout_page, "sign out for a client (RP-initiated logout)")
+        .post("/oauth/logout", logout_by_post, "sign out for a client, with the parameters in a form")
         .fails(&[CROSS_SITE])
 }
 

@@ -31,16 +31,17 @@ use crate::{
     check_email::wait,
     form::{Fields, OwnPage},
     onward::{Onward, refused},
-    page::{address, error, go, note_to, page, pages, parameter, status_of},
+    page::{address, error, go, note_with, page, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
     pages("pages")
         .body_limit(64 * 1024)
-        .get("/sign-up", sign_up_page, "the page to make an account")
-        .post("/sign-up", sign_up, "what that page sends")
+        .get("/sign-up", sign_up_page, "the sign-up page")
+        .post("/sign-up", sign_up, "submit the sign-up form")
         .get("/auth/accept-invite", invite_page, "the page behind the link of an invitation")
-        .post("/accept-invite", accept, "what that page sends")
+        .get("/accept-invite", to_home, "leads to the home page")
+        .post("/accept-invite", accept, "accept an invitation from its page")
 }
 
 async fn sign_up_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
@@ -112,10 +113,11 @@ fn not_joined(janua: &Janua, fault: &Fault) -> Response {
     if fault.code() != TOKEN_SPENT {
         return error(janua, fault);
     }
-    let mut response = note_to(
+    let mut response = note_with(
         janua,
         "Invitation expired",
         "This invitation is invalid, was accepted or has expired. Ask the person who invited you to send a new one.",
+        "clock",
         ("Go to home page", "/"),
     );
     *response.status_mut() = StatusCode::GONE;
@@ -127,23 +129,34 @@ fn page_of_invite(token: &str) -> String {
     format!("/auth/accept-invite?{query}")
 }
 
+/// The invited email has an account: its user signs in and comes back to the invitation.
+fn to_sign_in_for(janua: &Janua, token: &str) -> Response {
+    go(&address(janua, "/sign-in", "continue", &page_of_invite(token)))
+}
+
+/// The invitation is in the link of its mail, and this URL has none.
+async fn to_home() -> Response {
+    go("/")
+}
+
 fn name_of(account: &Account) -> String {
     account.email.clone().unwrap_or_else(|| account.name.clone())
 }
 
-/// Looking at it uses nothing up. An invitation for another email than that of the session asks to sign out first.
+/// Looking at it uses nothing up. An invitation for another email than that of the session asks to sign out first. A refusal
+/// comes with the name that was typed.
 async fn invitation(
     janua: &Janua,
     who: Option<&Session>,
     token: &str,
     status: StatusCode,
-    fault: Option<&Fault>,
+    refusal: Option<(&Fault, &str)>,
 ) -> Result<Response> {
     let invite = Invite::look(&janua.db, &token.to_owned().into(), janua.clock.now()).await?.ok_or(TOKEN_SPENT)?;
     let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
     let is_known = Account::by_email(&janua.db, &email).await?.is_some_and(|account| account.email_verified);
     if who.is_none() && is_known {
-        return Ok(go(&address(janua, "/sign-in", "continue", &page_of_invite(token))));
+        return Ok(to_sign_in_for(janua, token));
     }
     let org = Org::find(&janua.db, invite.org_id).await?.ok_or(TOKEN_SPENT)?;
     let content = context! {
@@ -154,7 +167,8 @@ async fn invitation(
         is_new => who.is_none(),
         signed_in_as => who.map(Session::account).filter(|account| account.email_key.as_deref() != Some(email.key())).map(name_of),
         here => page_of_invite(token),
-        ..refused(fault)
+        name => refusal.map(|(_, name)| name).unwrap_or_default(),
+        ..refused(refusal.map(|(fault, _)| fault))
     };
     Ok(page(janua, status, "invite.html", content))
 }
@@ -169,9 +183,10 @@ async fn accept(
     let who = who.own();
     match join(&janua, &mut visitor, who.as_ref(), &fields).await {
         Ok(response) => response,
-        Err(fault) if fault.code() == SIGN_IN_FIRST => error(&janua, &fault),
+        Err(fault) if fault.code() == SIGN_IN_FIRST => to_sign_in_for(&janua, fields.get("token")),
         Err(fault) => {
-            let again = invitation(&janua, who.as_ref(), fields.get("token"), status_of(&fault), Some(&fault)).await;
+            let (token, name) = (fields.get("token"), fields.get("name"));
+            let again = invitation(&janua, who.as_ref(), token, status_of(&fault), Some((&fault, name))).await;
             again.unwrap_or_else(|fault| not_joined(&janua, &fault))
         }
     }

@@ -3,6 +3,7 @@ mod account;
 mod attacks;
 mod billing;
 mod branding;
+mod challenges;
 mod clients;
 mod code;
 mod codes;
@@ -237,6 +238,14 @@ fn solve(page: &str) -> String {
     let challenge: altcha::Challenge = serde_json::from_str(&challenge).expect("a challenge");
     let solution = altcha::solve_challenge(altcha::SolveChallengeOptions::new(&challenge)).unwrap().expect("solved");
     data_encoding::BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes())
+}
+
+/// The page of the second factor, where a sign-in leads before anybody is signed in.
+async fn at_factor(t: &TestJanua, sent: &Answer) -> Answer {
+    assert_eq!((sent.status, sent.header("location")), (303, "/sign-in/factor"), "{}", sent.text);
+    let waiting = cookies(sent);
+    assert!(waiting.starts_with("service_waiting=") && !waiting.contains("; "), "no session: {waiting}");
+    visit(t, "/sign-in/factor", &waiting).await
 }
 
 fn base(t: &TestJanua) -> String {

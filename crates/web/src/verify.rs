@@ -12,14 +12,14 @@ use identity::register::{self, Confirmed, VERIFY_EMAIL, Verified};
 use kernel::{
     Janua,
     crypto::Secret,
-    fault::Result,
+    fault::{Fault, RATE_LIMITED, Result},
     http::{Form, Json, Query, Routes},
 };
 use minijinja::context;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
-    enter::{Admitted, Visitor},
+    enter::{ToAdmit, Visitor},
     once::{self, TOKEN_SPENT},
     sessions::sign_in::Typed,
 };
@@ -27,10 +27,11 @@ use url::form_urlencoded::Serializer;
 
 use crate::{
     began::{Began, RequestedMail, only_looks},
+    captcha,
     check_email::expired,
     form::OwnPage,
-    onward::Onward,
-    page::{HTML, go},
+    onward::{Onward, refused},
+    page::{HTML, go, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -42,9 +43,10 @@ pub fn routes() -> Routes {
         .answers::<String>(410, HTML)
         .answers_nothing(303)
         .fails(&[TOKEN_SPENT])
-        .post("/auth/verify", confirm_link, "the confirm button of the page behind the link")
+        .post("/auth/verify", confirm_link, "confirm an email from the page behind the link")
         .unkept()
         .answers::<String>(200, HTML)
+        .answers::<String>(403, HTML)
         .answers::<String>(410, HTML)
         .answers_nothing(303)
         .fails(&[TOKEN_SPENT])
@@ -55,39 +57,63 @@ struct Link {
     token: Typed,
 }
 
+/// What the button of the page sends.
+#[derive(Deserialize, JsonSchema)]
+struct Button {
+    token: Typed,
+    /// The solution of the challenge on the page; empty until the script has found it.
+    #[serde(default)]
+    captcha: String,
+}
+
+fn is_browser(headers: &HeaderMap) -> bool {
+    let accepted = headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accepted.contains("text/html")
+}
+
 /// A program that asks for JSON means it. The browser that signed up does, too: a scanner does not have its cookie.
 async fn verify_link(
     State(janua): State<Janua>,
-    Admitted(visitor): Admitted,
+    ToAdmit(visitor): ToAdmit,
     method: Method,
     headers: HeaderMap,
     Query(Link { token: Typed(token) }): Query<Link>,
 ) -> Result<Response> {
-    let accepted = headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (only_looks, is_browser) = (only_looks(&method, &headers), accepted.contains("text/html"));
+    let (only_looks, is_browser) = (only_looks(&method, &headers), is_browser(&headers));
     if !only_looks && !is_browser {
+        visitor.admit(&janua, None).await?;
         let confirmed = register::by_token(&janua, &visitor, &token, None).await?.ok_or(TOKEN_SPENT)?;
         return Ok(Json(confirmed.verified).into_response());
     }
+    let may_confirm = captcha::admits(&janua, &visitor).await?;
     let browser = Began::read(&janua, &headers).map(|began| began.secret());
     let (onward, is_same) = Onward::of_mail(&janua, &headers, (VERIFY_EMAIL, &token), browser.as_ref()).await?;
-    if is_same && !only_looks {
+    if is_same && may_confirm && !only_looks {
         return confirm(&janua, &visitor, &headers, &token, &onward).await;
     }
     if once::look(&janua.db, VERIFY_EMAIL, &token, janua.clock.now()).await?.is_none() {
         return Ok(expired(&janua, &headers, RequestedMail::Confirmation, &onward));
     }
-    Ok(onward.page(&janua, StatusCode::OK, "verify.html", context! { token => token.expose() }))
+    Ok(form(&janua, &onward, &token, None))
+}
+
+fn form(janua: &Janua, onward: &Onward, token: &Secret, fault: Option<&Fault>) -> Response {
+    let status = fault.map_or(StatusCode::OK, status_of);
+    onward.page(janua, status, "verify.html", context! { token => token.expose(), ..refused(fault) })
 }
 
 async fn confirm_link(
     State(janua): State<Janua>,
     _: OwnPage,
-    Admitted(visitor): Admitted,
+    ToAdmit(mut visitor): ToAdmit,
     headers: HeaderMap,
-    Form(Link { token: Typed(token) }): Form<Link>,
+    Form(Button { token: Typed(token), captcha }): Form<Button>,
 ) -> Result<Response> {
     let (onward, _) = Onward::of_mail(&janua, &headers, (VERIFY_EMAIL, &token), None).await?;
+    if let Err(fault) = captcha::admit(&janua, &mut visitor, Some(&Secret::from(captcha))).await {
+        let is_page = fault.code() != RATE_LIMITED && is_browser(&headers);
+        return if is_page { Ok(form(&janua, &onward, &token, Some(&fault))) } else { Err(fault) };
+    }
     confirm(&janua, &visitor, &headers, &token, &onward).await
 }
 

@@ -23,7 +23,7 @@ use crate::events::{UserBlocked, UserUnblocked};
 
 pub fn routes() -> Routes {
     Routes::new("apps")
-        .get("/apps/{appId}/users", list_users, "list end-users who authenticated through the app")
+        .get("/apps/{appId}/users", list_users, "list end users of the app")
         .get("/apps/{appId}/users/{userId}", get_user, "an end user of the app: profile, sessions and activity in it")
         .fails(&[NOT_FOUND])
         .delete("/apps/{appId}/users/{userId}/sessions", end_sessions, "end the end user's sessions in the app")
@@ -40,8 +40,8 @@ pub fn routes() -> Routes {
 
 #[derive(Deserialize, JsonSchema)]
 struct Wanted {
-    /// How an address or a word of a name begins; with several words (three count), each of them. Without it, who signed
-    /// in last comes first; with it, what was found is in the order of the alphabet.
+    /// The beginning of an email or of a word of a name; with several words (three count), of each of them. Without it,
+    /// the latest sign-in comes first; with it, users are in alphabetical order.
     #[schemars(length(max = 200))]
     search: Option<String>,
 }
@@ -83,7 +83,7 @@ struct UserPath {
     user_id: AccountId,
 }
 
-/// What an app may know of an end user.
+/// The data of an end user that an app may see.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct UserDetails {
@@ -91,7 +91,7 @@ struct UserDetails {
     user: EndUser,
     /// In this app, newest first.
     sessions: Vec<SessionInApp>,
-    /// What the person did in this app, and what was done to them in it: the newest 50.
+    /// The newest 50 events of the user in this app.
     activity: Vec<AppActivity>,
 }
 

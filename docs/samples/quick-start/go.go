@@ -111,7 +111,7 @@ func main() {
 		http.SetCookie(w, &http.Cookie{Name: "pending", Path: "/", MaxAge: -1})
 		fmt.Fprintf(w, "Signed in as %s.\n", email)
 	})
-	http.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, `<a href="/login">Sign in</a>`)
 	})

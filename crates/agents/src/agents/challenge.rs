@@ -5,10 +5,11 @@ use std::{fmt::Write as _, time::Duration};
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use kernel::{Janua, clock::Timestamp};
 use serde::{Deserialize, Serialize};
-use tenancy::machines::MachineId;
+use tenancy::machines::{MachineId, targets};
 use url::{Position, Url};
 
 use super::wallet::{Namespace, Wallet};
+pub use crate::shared::is_scope;
 
 pub const LIFE: Duration = Duration::from_mins(5);
 const PURPOSE: &str = "agent-challenge";
@@ -33,6 +34,12 @@ pub struct Challenge {
     pub nonce: String,
     #[serde(rename = "i")]
     pub issued: Timestamp,
+}
+
+/// Whether a text can be the resource of a challenge. It becomes a line of the text to sign, so nothing may be in it that could
+/// look like another line.
+pub fn is_resource(text: &str, base: &str) -> bool {
+    text == base || targets::resource(text).is_some()
 }
 
 impl Challenge {
@@ -73,10 +80,10 @@ impl Challenge {
         serde_json::from_slice(&janua.vault.open(PURPOSE, PLACE, &sealed).ok()?).ok()
     }
 
-    /// What the wallet signs. The order of the lines is that of the standard.
-    pub fn message(&self, janua: &Janua) -> String {
-        let (base, wallet) = (janua.config.base_url(), self.wallet());
-        let url = Url::parse(&base).ok();
+    /// What the wallet signs, for a service at this URL. The order of the lines is that of the standard.
+    pub fn message(&self, base: &str) -> String {
+        let wallet = self.wallet();
+        let url = Url::parse(base).ok();
         let domain = url.as_ref().map_or("", |url| &url[Position::BeforeHost..Position::AfterPort]);
         let account = match wallet.namespace {
             Namespace::Eip155 => "Ethereum account",

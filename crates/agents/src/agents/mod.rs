@@ -1,8 +1,8 @@
 //! Agents: programs that sign in with a blockchain wallet.
-mod challenge;
+pub mod challenge;
 pub mod lookup;
 mod model;
-mod wallet;
+pub mod wallet;
 
 use axum::{extract::State, response::NoContent};
 use db::Reach;
@@ -21,9 +21,10 @@ use tenancy::{
     enter::{NotAdmitted, Session, Visitor, builders},
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_SCOPE, INVALID_TARGET, Kind, LIMIT_REACHED, Machine,
-        MachineAct, MachineEvent, MachineId, Managed, Rank, State as MachineState, SuspendedBy, Warden,
+        MachineAct, MachineEvent, MachineId, Managed, Rank, SUSPENDED_BY_ADMIN, State as MachineState, SuspendedBy,
+        Warden,
         caller::OfAgent,
-        limits::Outcome,
+        limits::{self, Outcome},
         refusals, states,
         targets::{self, Wanted},
         tokens,
@@ -44,6 +45,7 @@ use crate::{
         ListQuery, LogQuery, MachineLog, MachineView, Permissions, Selection, SuspendReason, TokenAnswer, check_name,
         draft, home, log,
     },
+    suspended,
 };
 
 const WALLET_TAKEN: Code = Code::new(409, "wallet_taken", "Another agent has proven this wallet.");
@@ -72,7 +74,7 @@ pub fn routes() -> Routes {
         .for_any_origin()
         .post("/agent/token", agent_token, "exchange the signed challenge for an agent Bearer token")
         .fails(&[BAD_SIGNATURE, AGENT_NOT_REGISTERED, AGENT_SUSPENDED, AGENT_EXPIRED, WALLET_TAKEN, SEVERAL_AGENTS])
-        .fails(&[CHALLENGE_SPENT, AGENT_LIMIT, INVALID_SCOPE, INVALID_TARGET])
+        .fails(&[CHALLENGE_SPENT, AGENT_LIMIT, INVALID_SCOPE, INVALID_TARGET, SUSPENDED_BY_ADMIN])
         .for_any_origin()
         .post("/agent/{id}/suspend", suspend_agent, "suspend an agent: all of its tokens are invalid at once")
         .post("/agent/{id}/reactivate", reactivate_agent, "reactivate a suspended agent")
@@ -82,8 +84,9 @@ pub fn routes() -> Routes {
         .get("/agent/{id}", get_agent, "one agent")
         .patch("/agent/{id}", update_agent, "change name, scopes, audiences, limits or expiry of an agent")
         .delete("/agent/{id}", delete_agent, "delete an agent")
+        .fails(&[SUSPENDED_BY_ADMIN])
         .get("/agent/{id}/logs", agent_logs, "activity logs of an agent")
-        .get("/verify/agent/{wallet}", lookup::verify_agent, "is this wallet a registered agent")
+        .get("/verify/agent/{wallet}", lookup::verify_agent, "whether a wallet belongs to an active agent")
         .fails(&[INVALID_WALLET, UNSUPPORTED_CHAIN])
         .answers::<lookup::AgentLookup>(200, "application/json")
         .answers_nothing(304)
@@ -134,7 +137,7 @@ fn wallet(janua: &Janua, text: &str, chain: Option<u64>) -> Result<Wallet> {
 struct NewAgent {
     #[schemars(length(max = 400))]
     name: String,
-    /// `0x…`, a Solana address, or an account as in CAIP-10.
+    /// `0x…`, a Solana wallet address, or an account as in CAIP-10.
     #[schemars(length(max = 200))]
     wallet: String,
     /// The chain ID in the texts that an EVM wallet signs. Default: 1.
@@ -216,15 +219,14 @@ async fn challenge_agent(
 ) -> Result<Json<ChallengeAnswer>> {
     janua.own::<Paces>().challenges.refuse_too_many(&janua, visitor.client.network())?;
     let wallet = wallet(&janua, &asked.wallet, asked.chain_id)?;
-    // Both stand in the text, so nothing may be in them that could look like another line of it.
-    let is_target = |text: &str| text == janua.config.base_url() || targets::resource(text).is_some();
-    if asked.resource.as_deref().is_some_and(|text| !is_target(text)) {
+    let base = janua.config.base_url();
+    if asked.resource.as_deref().is_some_and(|text| !challenge::is_resource(text, &base)) {
         return Err(INVALID_TARGET.into());
     }
     let scopes = Permissions { scopes: asked.scopes, ..Permissions::default() };
     scopes.check(janua.clock.now())?;
     let challenge = Challenge::new(&janua, &wallet, asked.agent_id, asked.resource, scopes.scopes);
-    let (message, expires_at) = (challenge.message(&janua), challenge.expires_at());
+    let (message, expires_at) = (challenge.message(&base), challenge.expires_at());
     Ok(Json(ChallengeAnswer { challenge: challenge.seal(&janua), message, expires_at }))
 }
 
@@ -274,7 +276,7 @@ async fn agent_token(
     if now > challenge.expires_at() || now < challenge.issued {
         return Err(CHALLENGE_SPENT.into());
     }
-    let message = challenge.message(&janua);
+    let message = challenge.message(&janua.config.base_url());
     let is_same = signed.message.as_ref().is_none_or(|sent| *sent == message);
     if !is_same || !challenge.wallet().signed(&message, &signed.signature) {
         return Err(BAD_SIGNATURE.into());
@@ -334,6 +336,7 @@ async fn prove(
     if Agent::of_wallet(&mut *tx, &wallet.key).await?.first().is_some_and(|known| known.proven) {
         return Err(WALLET_TAKEN.into());
     }
+    suspended::refuse(&mut *tx, &wallet.key).await?;
     match Agent::prove(tx, machine.id).await {
         Err(error) if error.is_unique("agent_wallet_key") => return Err(WALLET_TAKEN.into()),
         proven => proven?,
@@ -440,6 +443,7 @@ impl MachineChange {
             machine.generation += i64::from(!keeps_all);
             machine.updated_at = now;
             machine.save(tx).await?;
+            limits::changed(tx, &before.limits, &machine).await?;
             let details = json!({ "name": machine.name, "scopes": machine.scopes, "audiences": machine.audiences,
                                   "limits": machine.limits });
             Ok(caller.record(tx, janua, &MachineEvent::new(machine.kind, MachineAct::Updated, details)).await?)
@@ -456,10 +460,19 @@ async fn update_agent(
     AgentAnswer::of(&janua, caller.machine.id).await
 }
 
+/// Refuses a caller of a lower rank than the one that suspended the machine: what they would do ends the suspension.
+pub fn refuse_below<K: tenancy::machines::caller::OfKind>(caller: &Managed<K>, machine: &Machine) -> Result<()> {
+    match machine.suspended_by {
+        Some(why) if caller.rank < why.rank() => Err(SUSPENDED_BY_ADMIN.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Deletes a machine, with its tokens, secrets and counters. Its log stays in the audit log of the organization.
 pub async fn delete<K: tenancy::machines::caller::OfKind>(janua: &Janua, caller: &Managed<K>) -> Result<()> {
     transact!(janua, async |tx| {
         let machine = caller.hold(tx).await?;
+        refuse_below(caller, &machine)?;
         let event = MachineEvent::new(machine.kind, MachineAct::Deleted, json!({ "name": machine.name }));
         caller.record(tx, janua, &event).await?;
         Ok(machine.delete(tx).await?)

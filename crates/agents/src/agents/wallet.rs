@@ -11,7 +11,7 @@ use k256::ecdsa::{RecoveryId, Signature, VerifyingKey};
 use kernel::fault::{Code, Fault};
 use sha3::{Digest as _, Keccak256};
 
-pub const INVALID_WALLET: Code = Code::new(400, "invalid_wallet", "This is not the address of a wallet.");
+pub const INVALID_WALLET: Code = Code::new(400, "invalid_wallet", "This is not a wallet address.");
 pub const UNSUPPORTED_CHAIN: Code =
     Code::new(400, "unsupported_chain", "Wallets of this chain are not accepted here.");
 
@@ -60,7 +60,7 @@ impl Wallet {
                 let known = Namespace::named(namespace).ok_or(UNSUPPORTED_CHAIN)?;
                 (Some(known), Some(reference.to_owned()), address)
             }
-            _ => return Err(invalid("Send an address, or an account as in CAIP-10.")),
+            _ => return Err(invalid("Send a wallet address, or an account as in CAIP-10.")),
         };
         let is_evm = address.starts_with("0x") || address.starts_with("0X");
         let namespace = namespace.unwrap_or(if is_evm { Namespace::Eip155 } else { Namespace::Solana });
@@ -121,7 +121,7 @@ fn evm_key(address: &str) -> Result<String, Fault> {
     // The zero address and the contracts that chains come with; nobody has a key of them.
     let is_reserved = lower.bytes().take(37).all(|b| b == b'0') && lower.as_bytes()[37] <= b'1';
     if is_reserved {
-        return Err(invalid("This address belongs to no wallet."));
+        return Err(invalid("This wallet address is not valid."));
     }
     Ok(format!("0x{lower}"))
 }
@@ -174,7 +174,7 @@ fn solana_key(address: &str) -> Result<String, Fault> {
     let bytes = base58(address).filter(|bytes| bytes.len() == 32 && address.len() <= 44);
     let bytes = bytes.ok_or_else(|| invalid("It must be 0x and 40 hexadecimal digits, or 32 bytes in base58."))?;
     if !is_usable(&bytes) {
-        return Err(invalid("This address belongs to no wallet."));
+        return Err(invalid("This wallet address is not valid."));
     }
     Ok(address.to_owned())
 }

@@ -22,8 +22,8 @@ use tenancy::{
     enter::{REAUTHENTICATION_REQUIRED, Session, builders},
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_CREDENTIALS, INVALID_SCOPE, INVALID_TARGET, Kind,
-        LIMIT_REACHED, Machine, MachineAct, MachineEvent, MachineId, Managed, State as MachineState, Warden,
-        assertion,
+        LIMIT_REACHED, Machine, MachineAct, MachineEvent, MachineId, Managed, SUSPENDED_BY_ADMIN,
+        State as MachineState, Warden, assertion,
         caller::OfFramework,
         delegation::{self, Principal, Refusal},
         secrets::{self, Purpose},
@@ -59,6 +59,7 @@ pub fn routes() -> Routes {
         .get("/framework-agent/{id}", get_framework_agent, "one framework agent")
         .patch("/framework-agent/{id}", update_framework_agent, "change a framework agent")
         .delete("/framework-agent/{id}", delete_framework_agent, "delete a framework agent")
+        .fails(&[SUSPENDED_BY_ADMIN])
         .get("/framework-agent/{id}/logs", framework_agent_logs, "activity logs of a framework agent")
         .post("/framework-agent/{id}/rotate", rotate_secret, "create a new client secret")
         .fails(&[REAUTHENTICATION_REQUIRED])

@@ -12,17 +12,23 @@ use serde_json::json;
 use tenancy::machines::{
     Kind, MachineAct, MachineEvent, Managed, Warden,
     caller::OfMcp,
+    limits,
     secrets::{self, Purpose},
     states,
 };
 
 use super::{
-    check,
+    NAME_TAKEN, check,
     metadata::{Metadata, publish},
-    model::{McpServer, Proof},
+    model::{McpServer, Method, Proof},
     view::McpAnswer,
 };
-use crate::{agents::suspended_by, domains, frameworks::refuse_stale, shared::SuspendReason};
+use crate::{
+    agents::{refuse_below, suspended_by},
+    domains,
+    frameworks::refuse_stale,
+    shared::SuspendReason,
+};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -58,16 +64,32 @@ pub async fn update_mcp(
     let secret = transact!(janua, async |tx| {
         let machine = caller.hold(tx).await?;
         let mut server = McpServer::find(&mut *tx, id).await?.ok_or(NOT_FOUND)?;
+        let limits = machine.limits.clone();
         server.machine = machine;
+        let mut is_unproven = false;
         if let Some(domain) = domain.as_ref().filter(|domain| **domain != server.domain) {
+            // Under another name the server would be free of its suspension.
+            refuse_below(&caller, &server.machine)?;
+            tx.notify(db::Reach::EveryNode, super::lookup::TOPIC, server.domain.clone()).await?;
             server.domain.clone_from(domain);
             server.full_name = format!("{}/{}", domains::reversed(domain), server.slug);
+            if McpServer::is_named(tx, server.machine.org_id, &server.full_name, id).await? {
+                return Err(NAME_TAKEN.into());
+            }
             (server.url, server.remotes) = (None, json!([]));
-            check::unprove(&mut server, Proof::Pending, now);
+            is_unproven = true;
             server.token.clone_from(&token);
+            // They carry the old name, which the new domain does not prove.
+            McpServer::forget_versions(tx, id).await?;
         }
         change.metadata.apply(&mut server)?;
+        let is_outside =
+            server.proof == Proof::Verified && server.method == Some(Method::Http) && !server.is_on_host();
+        if is_unproven || is_outside {
+            check::unprove(&mut server, Proof::Pending, now);
+        }
         publish(tx, &janua, &server).await?;
+        limits::changed(tx, &limits, &server.machine).await?;
         let secret = if change.rotate_secret {
             let who = (caller.session.account().id, caller.rank);
             states::reactivate(tx, &janua, &caller.session.by(), &mut server.machine, who).await?;

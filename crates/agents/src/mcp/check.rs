@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tenancy::{
     events::{self, By},
-    machines::{Kind, MachineAct, MachineEvent, MachineId, Managed, State, caller::OfMcp},
+    machines::{
+        Kind, MachineAct, MachineEvent, MachineId, Managed, SUSPENDED_BY_ADMIN, State, SuspendedBy, caller::OfMcp,
+    },
     messages::mail,
     orgs,
 };
@@ -24,6 +26,7 @@ use super::{
     model::{McpServer, Method, Proof},
     proof::{self, Seen},
 };
+use crate::suspended;
 
 pub const EVERY: Duration = Duration::from_mins(10);
 const DAY: Duration = Duration::from_hours(24);
@@ -46,15 +49,14 @@ pub fn unprove(server: &mut McpServer, to: Proof, now: Timestamp) {
 }
 
 /// The servers of other organizations on the domain whose proof is gone at this moment. Refuses when one still stands, or
-/// when nobody can say.
+/// when a name server does not answer.
 pub async fn contested(janua: &Janua, server: &McpServer) -> Result<Vec<MachineId>> {
     let mut lost = vec![];
     for other in McpServer::verified_on(&janua.db, &server.domain).await? {
         if other.machine.org_id == server.machine.org_id {
             continue;
         }
-        let seen = proof::look(janua, &other, other.method.unwrap_or(Method::Dns), None).await?;
-        if seen.is_proven {
+        if proof::find(janua, &other).await?.is_proven {
             return Err(DOMAIN_TAKEN.into());
         }
         lost.push(other.machine.id);
@@ -73,11 +75,15 @@ pub async fn verified(
     lost: &[MachineId],
 ) -> Result<()> {
     let (now, by) = (janua.clock.now(), caller.session.by());
+    suspended::refuse(&mut *tx, &asked.full_name).await?;
     let held = McpServer::hold_domain(tx, &asked.domain).await?;
     let mut own = None;
     for mut server in held {
         if server.machine.id == asked.machine.id {
             own = Some(server);
+        } else if server.full_name == asked.full_name && server.machine.suspended_by == Some(SuspendedBy::Platform) {
+            // The platform suspended this name. It does not come back under another registration.
+            return Err(SUSPENDED_BY_ADMIN.into());
         } else if server.proof == Proof::Verified && server.machine.org_id != asked.machine.org_id {
             if !lost.contains(&server.machine.id) {
                 return Err(DOMAIN_TAKEN.into());
@@ -145,7 +151,7 @@ impl Job for CheckServers {
 
 async fn check(janua: &Janua, server: &McpServer) -> Result<()> {
     let now = janua.clock.now();
-    let Ok(seen) = proof::look(janua, server, server.method.unwrap_or(Method::Dns), None).await else {
+    let Ok(seen) = proof::find(janua, server).await else {
         // A name server that does not answer says nothing about the proof.
         return Ok(server.postpone(&janua.db, now.plus(Duration::from_hours(1))).await?);
     };

@@ -71,9 +71,17 @@ pub async fn verify_mcp(
     Path(DomainPath { domain }): Path<DomainPath>,
     Query(DetailsQuery { details }): Query<DetailsQuery>,
 ) -> Result<Response> {
-    let domain = domains::parse(&janua, &domain).ok_or(INVALID_DOMAIN)?;
-    let read = || async { McpServer::verified_on(&janua.db, &domain).await.map(Some) };
-    let known = janua.own::<Arc<Domains>>().0.recall(&janua.db, &domain, read).await?;
+    let domains = &janua.own::<Arc<Domains>>().0;
+    // A name that is remembered was looked at before.
+    let (domain, known) = match domains.known(&janua.db, &domain) {
+        Some(known) => (domain, Some(known)),
+        None => {
+            let domain = domains::parse(&janua, &domain).ok_or(INVALID_DOMAIN)?;
+            let read = || async { McpServer::verified_on(&janua.db, &domain).await.map(Some) };
+            let known = domains.recall(&janua.db, &domain, read).await?;
+            (domain, known)
+        }
+    };
     let mut alive = vec![];
     for server in known.iter().flat_map(|known| known.iter()) {
         // The state of the machine may be newer than what is remembered of its domain.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{domains, shared::Permissions};
 
-/// What a server says of itself in the registry. Fields that are left out stay as they are.
+/// The entry of a server in the registry. Fields that are left out stay as they are.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
@@ -71,7 +71,14 @@ impl Metadata {
         server.title = self.title.clone().or(server.title.take());
         server.machine.description = self.description.clone().or(server.machine.description.take());
         server.packages = self.packages.clone().unwrap_or(server.packages.take());
-        server.remotes = self.remotes.clone().unwrap_or(server.remotes.take());
+        if let Some(remotes) = &self.remotes {
+            let mut urls =
+                remotes.as_array().into_iter().flatten().map(|remote| remote["url"].as_str().unwrap_or_default());
+            if !urls.all(|url| domains::host(url).is_some_and(|host| domains::covers(&server.domain, &host))) {
+                return Err(URL_OUTSIDE_DOMAIN.into());
+            }
+            server.remotes = remotes.clone();
+        }
         server.repository = self.repository.clone().or(server.repository.take());
         server.visibility = self.visibility.unwrap_or(server.visibility);
         let Permissions { scopes, audiences, limits, expires_at } = &self.permissions;

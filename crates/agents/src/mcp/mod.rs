@@ -23,7 +23,7 @@ use tenancy::{
     enter::{REAUTHENTICATION_REQUIRED, builders},
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_CREDENTIALS, INVALID_SCOPE, INVALID_TARGET,
-        LIMIT_REACHED, states,
+        LIMIT_REACHED, SUSPENDED_BY_ADMIN, states,
     },
 };
 
@@ -44,8 +44,11 @@ const INVALID_NAME: Code = Code::new(
     "invalid_name",
     "A server's name has 1 to 100 lower case letters, digits, dots, hyphens and underscores.",
 );
-const URL_OUTSIDE_DOMAIN: Code =
-    Code::new(400, "url_outside_domain", "The server's URL must be an https URL on its domain.");
+const URL_OUTSIDE_DOMAIN: Code = Code::new(
+    400,
+    "url_outside_domain",
+    "The URLs of the server and of its remotes must be https URLs on its domain.",
+);
 const NAME_TAKEN: Code = Code::new(409, "name_taken", "There is another server of this name on this domain.");
 const PROOF_NOT_FOUND: Code =
     Code::new(409, "proof_not_found", "The proof of the domain was not found. Create it, then try again.");
@@ -65,20 +68,21 @@ pub fn routes() -> Routes {
         .fails(&[tenancy::quotas::QUOTA_EXCEEDED, tenancy::apps::slugs::SLUG_TAKEN])
         .post("/mcp/verify", verify_domain_of_mcp, "verify domain ownership of an MCP server")
         .fails(&[PROOF_NOT_FOUND, DOMAIN_TAKEN, NAME_TAKEN, DNS_UNAVAILABLE, SITE_UNAVAILABLE, BAD_SIGNATURE])
-        .fails(&[URL_OUTSIDE_DOMAIN, NOT_FOUND])
+        .fails(&[URL_OUTSIDE_DOMAIN, NOT_FOUND, SUSPENDED_BY_ADMIN])
         .post("/mcp/token", mcp_token, "exchange MCP server credentials for a Bearer token")
         .fails(&[INVALID_CREDENTIALS, NOT_VERIFIED, SERVER_REVOKED, AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED])
         .fails(&[INVALID_SCOPE, INVALID_TARGET, NOT_FOUND])
         .patch("/mcp/{id}", update_mcp, "update MCP server metadata")
-        .fails(&[URL_OUTSIDE_DOMAIN, VERSION_EXISTS, REAUTHENTICATION_REQUIRED])
+        .fails(&[URL_OUTSIDE_DOMAIN, VERSION_EXISTS, NAME_TAKEN, REAUTHENTICATION_REQUIRED])
         .fails(states::REACTIVATE)
         .post("/mcp/{id}/revoke", revoke_mcp, "revoke the server's tokens and its secret")
         .get("/mcp/list", list_mcp, "MCP servers owned by the user, or all of an organization")
         .fails(&[FORBIDDEN, NOT_FOUND])
         .get("/mcp/{id}", get_mcp, "one MCP server")
         .delete("/mcp/{id}", delete_mcp, "delete an MCP server")
+        .fails(&[SUSPENDED_BY_ADMIN])
         .get("/mcp/{id}/logs", mcp_logs, "activity logs")
-        .get("/verify/mcp/{domain}", lookup::verify_mcp, "is this domain a registered MCP server")
+        .get("/verify/mcp/{domain}", lookup::verify_mcp, "whether a domain is that of a verified MCP server")
         .fails(&[INVALID_DOMAIN])
         .answers::<lookup::McpLookup>(200, "application/json")
         .answers_nothing(304)

@@ -8,7 +8,7 @@ use tenancy::{
     orgs::OrgId,
 };
 
-use crate::{machines_of, shared::Selection};
+use crate::{domains, machines_of, shared::Selection};
 
 /// Whether the domain of a server is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ pub enum Method {
     App,
 }
 
-/// Who finds a server in the registry.
+/// The visibility of a server in the registry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
@@ -233,6 +233,18 @@ impl McpServer {
         let sql = machines_of!("mcp_server.*", "mcp_server ON mcp_server.machine_id = machine.id", "mcp");
         let Selection { owner, org, state, .. } = chosen;
         db.all(sql, params![owner, org, state, now, below.at, &below.id, most]).await
+    }
+
+    /// Deletes the published versions of a server.
+    pub async fn forget_versions(tx: &mut Tx, id: MachineId) -> db::Result<()> {
+        tx.send("DELETE FROM mcp_version WHERE machine_id = $1", params![id]).await
+    }
+
+    /// Whether the URL and all remotes are on the domain itself, which is all that a file proves.
+    pub fn is_on_host(&self) -> bool {
+        let remotes =
+            self.remotes.as_array().into_iter().flatten().map(|remote| remote["url"].as_str().unwrap_or_default());
+        self.url.as_deref().into_iter().chain(remotes).all(|url| domains::host(url).as_ref() == Some(&self.domain))
     }
 
     /// Publishes a version in the registry; `false` when the version was published with other content.

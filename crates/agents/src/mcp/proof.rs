@@ -82,6 +82,17 @@ pub async fn look(janua: &Janua, server: &McpServer, method: Method, signature: 
     }
 }
 
+/// Looks for a proof that was there before. A site that does not answer has none: unlike a name server it is the server's
+/// own, and may be gone for ever.
+pub async fn find(janua: &Janua, server: &McpServer) -> Result<Seen> {
+    match look(janua, server, server.method.unwrap_or(Method::Dns), None).await {
+        Err(fault) if fault.code() == SITE_UNAVAILABLE => {
+            Ok(Seen { is_proven: false, texts: vec![], public_key: None })
+        }
+        seen => seen,
+    }
+}
+
 /// A record is public, so finding it proves nothing: the key in it must have signed our text. Later it is enough that the
 /// key still stands there.
 async fn mcpv1(janua: &Janua, server: &McpServer, signature: Option<&str>) -> Result<Seen> {

@@ -4,7 +4,6 @@ use kernel::{
     Janua,
     fault::{Fault, NOT_FOUND, Result},
     http::Json,
-    ports::outgoing,
     transact,
 };
 use schemars::JsonSchema;
@@ -50,12 +49,7 @@ pub async fn verify_domain_of_mcp(
     if !seen.is_proven {
         return Err(Fault::from(PROOF_NOT_FOUND).with_extra("found", &seen.texts));
     }
-    let is_on_host = server
-        .url
-        .as_deref()
-        .and_then(|url| outgoing::endpoint(url).ok())
-        .is_none_or(|url| url.domain() == Some(server.domain.as_str()));
-    if method == Method::Http && !is_on_host {
+    if method == Method::Http && !server.is_on_host() {
         return Err(URL_OUTSIDE_DOMAIN.because("A file proves its own host alone. Use a DNS record."));
     }
     let lost = check::contested(&janua, &server).await?;

@@ -121,7 +121,7 @@ impl McpView {
 #[serde(rename_all = "camelCase")]
 pub struct McpAnswer {
     pub server: McpView,
-    /// What stands where the proof was looked for.
+    /// The value found at the place of the proof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<Vec<String>>,
     /// A new secret. This is the only time it is shown.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg},
     orgs::OrgId,
+    restored::AfterRestore,
 };
 
 use crate::shared::check_name;
@@ -25,6 +26,12 @@ tenancy::events! {
     /// A key of an organization's registry was deleted.
     RegistryKeyDeleted { name: String } = "REGISTRY_KEY_DELETED";
 }
+
+/// A key that was deleted since the backup must not open the registry again.
+pub const AFTER_RESTORE: &[AfterRestore] = &[AfterRestore::remove_keys(
+    "DELETE FROM registry_key WHERE id IN (SELECT id FROM registry_key WHERE id > $1 ORDER BY id LIMIT $2) RETURNING id",
+    |ended| &mut ended.registry_keys,
+)];
 
 const PREFIX: &str = "rk_";
 const MOST: i64 = 50;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tenancy::orgs::OrgId;
 use url::Url;
 
-pub use self::keys::EVENTS;
+pub use self::keys::{AFTER_RESTORE, EVENTS};
 use self::model::{Entry, Filter};
 use crate::domains;
 
@@ -162,18 +162,19 @@ async fn list(janua: &Janua, org: Option<OrgId>, query: RegistryQuery) -> Result
         version: Some(wanted).filter(|wanted| wanted != "latest").unwrap_or_default(),
         after: (name.to_owned(), version.to_owned()),
     };
-    let mut found = Entry::page(&janua.db, &filter, most + 1).await?;
+    let mut found = Entry::page(&janua.db, &filter, janua.clock.now(), most + 1).await?;
     let has_more = found.len() > most as usize;
     found.truncate(most as usize);
     let last = found.last().filter(|_| has_more);
     let next_cursor = last.map(|entry| format!("{}@{}", entry.full_name, entry.version));
-    let servers: Vec<_> = found.into_iter().map(|entry| ServerEntry::of(janua, entry)).collect();
+    let servers: Vec<_> =
+        found.into_iter().filter(Entry::is_proven).map(|entry| ServerEntry::of(janua, entry)).collect();
     let metadata = ListMetadata { next_cursor, count: servers.len() };
     Ok(ServerList { servers, metadata })
 }
 
 async fn versions(janua: &Janua, org: Option<OrgId>, name: &str) -> Result<ServerList> {
-    let found = Entry::of_server(&janua.db, org, name).await?;
+    let found = Entry::of_server(&janua.db, org, name, janua.clock.now()).await?;
     if found.is_empty() {
         return Err(NOT_FOUND.into());
     }
@@ -183,7 +184,7 @@ async fn versions(janua: &Janua, org: Option<OrgId>, name: &str) -> Result<Serve
 }
 
 async fn version(janua: &Janua, org: Option<OrgId>, name: &str, version: &str) -> Result<ServerEntry> {
-    let found = Entry::of_server(&janua.db, org, name).await?;
+    let found = Entry::of_server(&janua.db, org, name, janua.clock.now()).await?;
     let is_meant = |entry: &Entry| if version == "latest" { entry.is_latest } else { entry.version == version };
     Ok(ServerEntry::of(janua, found.into_iter().find(is_meant).ok_or(NOT_FOUND)?))
 }

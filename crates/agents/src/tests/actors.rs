@@ -1,7 +1,8 @@
 //! Wallets, name servers and people of the tests.
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
 };
 
@@ -149,11 +150,61 @@ pub async fn suspend(t: &TestJanua, person: &Person, path: &str) -> Answer {
     person.asks(t.post(path).json(&json!({}))).await
 }
 
-/// A name server in the test: it answers TXT questions from a table.
+/// A site in the test that hands out files over https, on a loopback address of its own.
+pub struct Site {
+    folder: tempfile::TempDir,
+    server: Child,
+    pub address: [u8; 4],
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Site {
+    /// Nothing where this process may not listen on port 443.
+    pub async fn start(domain: &str, address: [u8; 4]) -> Option<Self> {
+        let host = Ipv4Addr::from(address).to_string();
+        drop(std::net::TcpListener::bind((host.as_str(), 443)).ok()?);
+        let folder = tempfile::tempdir().expect("a folder");
+        let openssl = |args: String| {
+            let mut command = Command::new("openssl");
+            command.current_dir(folder.path()).args(args.split(' ')).stdin(Stdio::null()).stdout(Stdio::null());
+            command.stderr(Stdio::null()).spawn().expect("openssl")
+        };
+        let made = openssl(format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem -days 2 \
+             -subj /CN=site -addext subjectAltName=DNS:{domain} -addext basicConstraints=critical,CA:FALSE"
+        ));
+        assert!({ made }.wait().expect("openssl").success());
+        let server = openssl(format!("s_server -accept {host}:443 -cert cert.pem -key key.pem -HTTP"));
+        while tokio::net::TcpStream::connect((host.as_str(), 443)).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        Some(Self { folder, server, address })
+    }
+
+    pub fn authority(&self) -> std::path::PathBuf {
+        self.folder.path().join("cert.pem")
+    }
+
+    /// Puts a file there; the server sends it as it is, with its head.
+    pub fn put(&self, path: &str, text: &str) {
+        let file = self.folder.path().join(path);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        std::fs::write(file, format!("HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n{text}")).expect("a file");
+    }
+}
+
+/// A name server in the test: it answers TXT and A questions from tables.
 #[derive(Clone)]
 pub struct NameServer {
     pub address: SocketAddr,
     zone: Arc<Mutex<HashMap<String, Vec<String>>>>,
+    hosts: Arc<Mutex<HashMap<String, [u8; 4]>>>,
     is_broken: Arc<Mutex<bool>>,
 }
 
@@ -161,7 +212,7 @@ impl NameServer {
     pub async fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
         let address = socket.local_addr().expect("an address");
-        let server = Self { address, zone: Arc::default(), is_broken: Arc::default() };
+        let server = Self { address, zone: Arc::default(), hosts: Arc::default(), is_broken: Arc::default() };
         let answers = server.clone();
         tokio::spawn(async move {
             let mut question = [0; 1500];
@@ -175,6 +226,10 @@ impl NameServer {
     pub fn set(&self, name: &str, texts: &[&str]) {
         let texts = texts.iter().map(ToString::to_string).collect();
         self.zone.lock().expect("whole").insert(name.to_owned(), texts);
+    }
+
+    pub fn place(&self, name: &str, address: [u8; 4]) {
+        self.hosts.lock().expect("whole").insert(name.to_owned(), address);
     }
 
     /// It fails on every question from now on, or no longer.
@@ -191,12 +246,18 @@ impl NameServer {
         }
         let end = at + 5;
         let is_txt = question[at + 1..at + 3] == [0, 16];
+        let is_address = question[at + 1..at + 3] == [0, 1];
+        let host = self.hosts.lock().expect("whole").get(&labels.join(".")).copied().filter(|_| is_address);
         let found = self.zone.lock().expect("whole").get(&labels.join(".")).cloned().unwrap_or_default();
         let texts = if is_txt { found } else { vec![] };
         let code: u8 = if *self.is_broken.lock().expect("whole") { 2 } else { 0 };
-        let count = u8::try_from(texts.len()).expect("few");
+        let count = u8::try_from(texts.len() + usize::from(host.is_some())).expect("few");
         let mut answer = [&question[..2], &[0x85, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0]].concat();
         answer.extend_from_slice(&question[12..end]);
+        if let Some(host) = host {
+            answer.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
+            answer.extend_from_slice(&host);
+        }
         for text in texts {
             let parts: Vec<u8> = text
                 .as_bytes()

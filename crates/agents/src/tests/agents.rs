@@ -392,11 +392,19 @@ async fn m09_reactivating_needs_the_rank_of_who_suspended() {
     assert_eq!(admin.asks(t.get(&format!("/agent/list?orgId={org}"))).await.body["agents"][0]["id"], json!(id));
     assert_eq!(suspend(&t, &admin, &off).await.body["agent"]["suspendedBy"], "org_admin");
     assert_eq!(suspend(&t, &ada, &on).await.refusal(), (403, "suspended_by_admin"));
+    // Deleting it and registering the wallet again would be another way.
+    let delete = async |person: &Person| person.asks(t.ask(Method::DELETE, &format!("/agent/{id}"))).await;
+    assert_eq!(delete(&ada).await.refusal(), (403, "suspended_by_admin"));
+    let again = register(&t, &ada, &EvmWallet::new(1).address(), json!({})).await;
+    assert_eq!(again.refusal(), (409, "wallet_taken"));
     assert_eq!(suspend(&t, &admin, &on).await.status, 200);
     assert_eq!(suspend(&t, &ada, &off).await.body["agent"]["suspendedBy"], "owner");
     assert_eq!(suspend(&t, &root, &off).await.body["agent"]["suspendedBy"], "platform", "a higher rank takes over");
     assert_eq!(root.asks(t.get(&format!("/agent/{id}"))).await.status, 404, "and sees nothing else");
     assert_eq!(suspend(&t, &admin, &on).await.refusal(), (403, "suspended_by_admin"));
+    for person in [&ada, &admin, &boss] {
+        assert_eq!(delete(person).await.refusal(), (403, "suspended_by_admin"));
+    }
     assert_eq!(suspend(&t, &root, &on).await.status, 200);
     assert_eq!(me(&t, &token).await.status, 401);
 
@@ -434,6 +442,40 @@ async fn an_account_that_is_deleted_leaves_no_live_agent() {
         "{}",
         seen.text
     );
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_owner_whom_the_directory_switches_off_leaves_no_live_agent() {
+    let t = start().await;
+    let boss = signed_in(&t, "boss@example.com").await;
+    let org = text(&boss.asks(t.post("/org").json(&json!({ "name": "Acme" }))).await.body["id"]);
+    let made = boss.asks(t.post(&format!("/org/{org}/scim-tokens")).json(&json!({ "name": "Okta" }))).await;
+    let scim = format!("Bearer {}", text(&made.body["value"]));
+    let ada = signed_in(&t, "ada@example.com").await;
+    let user = json!({ "schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": "ada@example.com",
+                       "emails": [{ "value": "ada@example.com", "primary": true }] });
+    let send = async |method: &str, path: &str, body: &Value| {
+        let ask = t.ask(method.parse().unwrap(), path).header("authorization", &scim);
+        ask.header("content-type", "application/scim+json").body(body.to_string()).await
+    };
+    let user = send("POST", "/scim/v2/Users", &user).await;
+    assert_eq!(user.status, 201, "{}", user.text);
+    t.run_jobs().await;
+    let token = identity::testing::token_in(&mail_to(&t, "ada@example.com").unwrap());
+    assert_eq!(ada.asks(t.post("/auth/accept-invite").json(&json!({ "token": token }))).await.status, 200);
+    let (id, token) = live_agent(&t, &ada, &EvmWallet::new(1), json!({ "orgId": org })).await;
+    assert_eq!(me(&t, &token).await.status, 200);
+    t.happened().await;
+    let off = json!({ "schemas": ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+                      "Operations": [{ "op": "replace", "path": "active", "value": false }] });
+    let off = send("PATCH", &format!("/scim/v2/Users/{}", text(&user.body["id"])), &off).await;
+    assert_eq!(off.status, 200, "{}", off.text);
+    assert!(t.happened().await.contains(&"AGENT_SUSPENDED".to_owned()));
+    assert_eq!(me(&t, &token).await.status, 401);
+    let seen = boss.asks(t.get(&format!("/agent/{id}"))).await;
+    assert_eq!(seen.body["agent"]["suspendedBy"], "owner_gone", "{}", seen.text);
     t.run_jobs().await;
     t.finish().await;
 }
@@ -539,6 +581,70 @@ async fn m13_a_limit_is_never_passed_and_suspends_once() {
     let more = json!({ "limits": [{ "meter": "spend", "max": 20, "per": "day", "then": "suspend" }] });
     assert_eq!(ada.asks(t.ask(Method::PATCH, &format!("/agent/{id}")).json(&more)).await.status, 200);
     assert_eq!(suspend(&t, &ada, &off).await.status, 200, "with a higher limit");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_limit_that_is_set_or_raised_within_a_window_counts_what_was_spent() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let (id, token) = live_agent(&t, &ada, &EvmWallet::new(1), json!({})).await;
+    let key = app_key(&t, &ada).await;
+    let spend = async |amount: i64| {
+        let body = json!({ "token": token, "meter": "spend", "amount": amount });
+        t.post("/machine/spend").header("x-service-app-key", &key).json(&body).await.body
+    };
+    let limit = async |limits: Value| {
+        let body = json!({ "limits": limits });
+        let set = ada.asks(t.ask(Method::PATCH, &format!("/agent/{id}")).json(&body)).await;
+        assert_eq!(set.status, 200, "{}", set.text);
+        set.body["agent"]["limits"].clone()
+    };
+    let per_day = |max: i64| json!([{ "meter": "spend", "max": max, "per": "day" }]);
+    assert_eq!(spend(7).await["remaining"], Value::Null);
+    assert_eq!(limit(per_day(10)).await[0]["used"], 7, "what was spent before the limit");
+    assert_eq!(spend(4).await, json!({ "allowed": false, "remaining": 3, "resetsAt": "2026-02-01T00:00:00.000Z" }));
+    assert_eq!(spend(3).await["remaining"], 0);
+    // Taken off and set again, it is no fresh start.
+    limit(json!([])).await;
+    assert_eq!(spend(2).await["allowed"], true);
+    assert_eq!(limit(per_day(20)).await[0]["used"], 12);
+    let sums = async || -> (i64, i64) {
+        let (spent,): (i64,) =
+            t.janua.db.one("SELECT CAST(SUM(amount) AS BIGINT) FROM machine_spending", params![]).await.unwrap();
+        let (used,): (i64,) = t.janua.db.one("SELECT used FROM machine_meter", params![]).await.unwrap();
+        (spent, used)
+    };
+    assert_eq!(spend(1).await["remaining"], 7);
+    assert_eq!(sums().await, (13, 13), "the ledger and the counter agree");
+    // A raised limit is mailed and told about anew.
+    assert_eq!(spend(8).await["allowed"], false);
+    t.run_jobs().await;
+    t.happened().await;
+    let mails = t.mailbox.mails().len();
+    limit(per_day(30)).await;
+    assert_eq!(spend(17).await["remaining"], 0);
+    assert_eq!(spend(1).await["allowed"], false);
+    assert_eq!(spend(1).await["allowed"], false);
+    assert_eq!(t.happened().await, ["AGENT_UPDATED", "AGENT_LIMIT_REACHED"]);
+    t.run_jobs().await;
+    assert_eq!(t.mailbox.mails().len() - mails, 1, "at 80 percent");
+    assert_eq!(sums().await, (30, 30));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn only_a_secret_key_asks_about_a_machine() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let (_, token) = live_agent(&t, &ada, &EvmWallet::new(1), json!({})).await;
+    let app = ada.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
+    let keys = format!("/apps/{}/keys", text(&app.body["id"]));
+    for (kind, is_told) in [("publishable", false), ("secret", true)] {
+        let made = ada.asks(t.post(&keys).json(&json!({ "type": kind, "environment": "live" }))).await;
+        assert_eq!(is_active(&t, &text(&made.body["value"]), &token).await, is_told, "{kind}");
+    }
     t.run_jobs().await;
     t.finish().await;
 }
@@ -655,6 +761,27 @@ async fn usage_counts_on_the_limits_of_an_agent_in_the_same_commit() {
         .await
         .unwrap();
     assert_eq!((sum, counted), (10, 10), "what was refused is counted nowhere");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_plan_says_how_many_agents_an_organization_has() {
+    let t = start().await;
+    let of_free = std::collections::BTreeMap::from([("agents".to_owned(), tenancy::quotas::Limit::hard(1))]);
+    let limits = t.janua.own::<tenancy::quotas::Limits>();
+    limits.set(std::collections::BTreeMap::from([("free".to_owned(), of_free)]));
+    let ada = signed_in(&t, "ada@example.com").await;
+    let (id, _) = live_agent(&t, &ada, &EvmWallet::new(1), json!({})).await;
+    let second = async || register(&t, &ada, &EvmWallet::new(2).address(), json!({})).await;
+    let refused = second().await;
+    assert_eq!(refused.refusal(), (402, "quota_exceeded"), "{}", refused.text);
+    assert_eq!(
+        (&refused.body["meter"], &refused.body["limit"], &refused.body["used"]),
+        (&json!("agents"), &json!(1), &json!(1))
+    );
+    assert!((200..300).contains(&ada.asks(t.ask(Method::DELETE, &format!("/agent/{id}"))).await.status));
+    assert_eq!(second().await.status, 200, "room again");
     t.run_jobs().await;
     t.finish().await;
 }

@@ -274,6 +274,45 @@ impl Signer {
 }
 
 #[tokio::test]
+async fn a_user_takes_back_that_a_machine_acts_for_them() {
+    let t = start().await;
+    let (ada, bob) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "bob@example.com").await);
+    let agent = framework(&t, &ada, json!({ "redirectUris": ["https://agent.example/cb"] })).await;
+    let sql = "INSERT INTO consent (id, account_id, client, resource, name, scopes, place, created_at, updated_at)
+               VALUES ('019c137e-c107-7f36-aa03-c8508b253019', $1, $2, '', 'Helper', 'openid', 'https://agent.example', 0, 0)";
+    t.janua.db.exec(sql, db::params![&bob.id, &agent.id]).await.unwrap();
+    t.happened().await;
+    let path = "/auth/consents/019c137e-c107-7f36-aa03-c8508b253019";
+    assert_eq!(bob.asks(t.ask(Method::DELETE, path)).await.status, 204);
+    t.expects(&["CONSENT_REVOKED", "DELEGATION_REVOKED"]).await;
+    let log = ada.asks(t.get(&format!("/framework-agent/{}/logs?limit=1", agent.id))).await;
+    assert_eq!(
+        (&log.body["logs"][0]["type"], &log.body["logs"][0]["subject"]),
+        (&json!("DELEGATION_REVOKED"), &json!(bob.id)),
+        "{}",
+        log.text
+    );
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m09_an_admin_who_suspends_a_framework_agent_keeps_it_from_being_deleted() {
+    let t = start().await;
+    let (boss, ada) = (signed_in(&t, "boss@example.com").await, signed_in(&t, "ada@example.com").await);
+    let org = text(&boss.asks(t.post("/org").json(&json!({ "name": "Acme" }))).await.body["id"]);
+    let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, 'member', 0)";
+    t.janua.db.exec(sql, db::params![&org, &ada.id]).await.unwrap();
+    let agent = framework(&t, &ada, json!({ "orgId": org })).await;
+    let path = format!("/framework-agent/{}", agent.id);
+    assert_eq!(suspend(&t, &boss, &format!("{path}/suspend")).await.status, 200);
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.refusal(), (403, "suspended_by_admin"));
+    assert_eq!(boss.asks(t.ask(Method::DELETE, &path)).await.status, 204);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn m14_client_assertions_count_once_and_for_us_alone() {
     let t = start().await;
     let ada = signed_in(&t, "ada@example.com").await;

@@ -1,7 +1,10 @@
 //! MCP servers, their domains and the registry.
 use std::time::Duration;
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _},
+};
 use axum::http::Method;
 use data_encoding::BASE64;
 use db::params;
@@ -153,6 +156,268 @@ async fn m15_a_public_record_needs_a_signature_over_our_text() {
     }
     let good = verify(&t, &ada, &id, json!({ "signature": sign(&message) })).await;
     assert_eq!((good.status, &good.body["server"]["method"]), (200, &json!("mcpv1")), "{}", good.text);
+    t.finish().await;
+}
+
+/// A server of Ada's on `example.test` that is proven by its record, with a version in the registry.
+async fn proven(t: &TestJanua, names: &NameServer, ada: &Person) -> String {
+    let made = server(t, ada, json!({ "version": "1.0.0" })).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let id = text(&made.body["clientId"]);
+    names.set("_janua-mcp.example.test", &[&text(&made.body["server"]["proof"]["dns"]["value"])]);
+    assert_eq!(verify(t, ada, &id, json!({})).await.status, 200);
+    id
+}
+
+async fn change(t: &TestJanua, person: &Person, id: &str, change: Value) -> Answer {
+    person.asks(t.ask(Method::PATCH, &format!("/mcp/{id}")).json(&change)).await
+}
+
+/// The names and versions that the public registry lists.
+async fn listed(t: &TestJanua) -> Vec<(String, String)> {
+    let list = t.get("/v0.1/servers").await.body;
+    let servers = list["servers"].as_array().unwrap().iter();
+    servers.map(|entry| (text(&entry["server"]["name"]), text(&entry["server"]["version"]))).collect()
+}
+
+#[tokio::test]
+async fn a_version_of_another_domain_is_never_listed() {
+    let (t, names) = start_with_names().await;
+    let eve = signed_in(&t, "eve@example.com").await;
+    let made =
+        server(&t, &eve, json!({ "domain": "victim.test", "url": "https://victim.test/mcp", "version": "1.0.0" }));
+    let id = text(&made.await.body["clientId"]);
+    let moved = change(&t, &eve, &id, json!({ "domain": "example.test", "version": "1.0.1" })).await;
+    assert_eq!(moved.status, 200, "{}", moved.text);
+    names.set("_janua-mcp.example.test", &[&text(&moved.body["server"]["proof"]["dns"]["value"])]);
+    assert_eq!(verify(&t, &eve, &id, json!({})).await.status, 200);
+    assert_eq!(listed(&t).await, [("test.example/weather".into(), "1.0.1".into())]);
+    // Not even a row that was there before.
+    let sql = "INSERT INTO mcp_version (machine_id, version, document, published_at) VALUES ($1, '0.9', $2, 0)";
+    let document = json!({ "name": "test.victim/weather", "version": "0.9", "description": "x" });
+    t.janua.db.exec(sql, params![&id, &document]).await.unwrap();
+    assert_eq!(listed(&t).await, [("test.example/weather".into(), "1.0.1".into())]);
+    let versions = t.get("/v0.1/servers/test.example%2Fweather/versions").await;
+    assert_eq!(versions.body["metadata"]["count"], 1, "{}", versions.text);
+    assert_eq!(t.get("/v0.1/servers/test.example%2Fweather/versions/0.9").await.status, 404);
+    // A name of the same organization is taken.
+    let other = server(&t, &eve, json!({ "domain": "other.test", "url": null })).await;
+    let taken = change(&t, &eve, &text(&other.body["clientId"]), json!({ "domain": "example.test" })).await;
+    assert_eq!(taken.refusal(), (409, "name_taken"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_registry_leaves_out_expired_servers_and_those_of_disabled_owners() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let id = proven(&t, &names, &ada).await;
+    assert_eq!(listed(&t).await.len(), 1);
+    assert_eq!(change(&t, &ada, &id, json!({ "expiresAt": "2026-01-31T10:10:00.000Z" })).await.status, 200);
+    t.advance(Duration::from_secs(601));
+    assert_eq!(listed(&t).await, [], "expired");
+    assert_eq!(change(&t, &ada, &id, json!({ "title": null })).await.status, 200);
+    assert_eq!(listed(&t).await, [], "a missing field changes nothing");
+    let cleared = change(&t, &ada, &id, json!({ "expiresAt": null })).await;
+    assert_eq!((cleared.status, &cleared.body["server"]["expiresAt"]), (200, &Value::Null), "{}", cleared.text);
+    assert_eq!(listed(&t).await.len(), 1, "null removes the expiry");
+    t.janua.db.exec("UPDATE account SET disabled_at = 1", params![]).await.unwrap();
+    assert_eq!(listed(&t).await, []);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m09_a_suspended_server_does_not_come_back_under_its_name() {
+    let names = NameServer::start().await;
+    let config = Config { dns_servers: vec![names.address], ..Config::for_tests() }
+        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
+    let t = TestJanua::start_with(config, feature).await;
+    let (ada, root) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "root@example.com").await);
+    let eve = signed_in(&t, "eve@example.com").await;
+    let hers = server(&t, &eve, json!({})).await;
+    let again = text(&hers.body["clientId"]);
+    let id = proven(&t, &names, &ada).await;
+    assert_eq!(suspend(&t, &root, &format!("/mcp/{id}/revoke")).await.status, 200);
+    let refused = (403, "suspended_by_admin");
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &format!("/mcp/{id}"))).await.refusal(), refused);
+    assert_eq!(change(&t, &ada, &id, json!({ "domain": "other.test" })).await.refusal(), refused);
+    assert_eq!(change(&t, &ada, &id, json!({ "rotateSecret": true })).await.refusal(), refused);
+    assert_eq!(server(&t, &ada, json!({})).await.refusal(), (409, "name_taken"));
+    // Nor in another organization, once the old record is gone.
+    names.set("_janua-mcp.example.test", &[&text(&hers.body["server"]["proof"]["dns"]["value"])]);
+    assert_eq!(verify(&t, &eve, &again, json!({})).await.refusal(), refused);
+    // Nor when its organization is deleted.
+    let wallet = EvmWallet::new(1);
+    let (agent, _) = live_agent(&t, &ada, &wallet, json!({})).await;
+    let seen = ada.asks(t.get(&format!("/agent/{agent}"))).await;
+    assert_eq!(suspend(&t, &root, &format!("/agent/{agent}/suspend")).await.status, 200);
+    let gone = ada.asks(t.ask(Method::DELETE, &format!("/org/{}", text(&seen.body["agent"]["orgId"])))).await;
+    assert!(gone.status < 300, "{}", gone.text);
+    assert_eq!(verify(&t, &eve, &again, json!({})).await.refusal(), refused);
+    let claim = text(&register(&t, &eve, &wallet.address(), json!({})).await.body["agent"]["id"]);
+    assert_eq!(agent_token(&t, &wallet, &claim).await.refusal(), refused);
+    assert_eq!(listed(&t).await, []);
+    t.advance(Duration::from_hours(24 * 401));
+    t.run_jobs().await;
+    let (count,): (i64,) =
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM suspended_name", params![]).await.unwrap();
+    assert_eq!(count, 0, "after some time it may be in other hands");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn remotes_are_on_the_domain() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let id = proven(&t, &names, &ada).await;
+    let remote = |url: &str| json!({ "version": "2.0.0", "remotes": [{ "type": "streamable-http", "url": url }] });
+    for url in ["https://evil.test/mcp", "http://example.test/mcp", "{base}/mcp", "https://{host}.example.test/mcp"] {
+        assert_eq!(change(&t, &ada, &id, remote(url)).await.refusal(), (400, "url_outside_domain"), "{url}");
+    }
+    assert_eq!(change(&t, &ada, &id, remote("https://mcp.example.test/{tenant}/mcp")).await.status, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_file_proves_its_own_host_and_a_dead_site_lapses() {
+    let Some(site) = Site::start("example.test", [127, 77, 16, 1]).await else {
+        // Only root, or a system that lets anybody, listens on port 443.
+        return;
+    };
+    let names = NameServer::start().await;
+    names.place("example.test", site.address);
+    let nets = vec!["127.0.0.0/8".parse().unwrap()];
+    let config =
+        Config { dns_servers: vec![names.address], outgoing_ca: Some(site.authority()), ..Config::for_tests() }
+            .with(|webhooks: &mut workshop::webhooks::Settings| webhooks.webhook_allow_nets = nets);
+    let t = TestJanua::start_with(config, feature).await;
+    let (ada, bob) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "bob@example.com").await);
+    let made = server(&t, &ada, json!({ "url": "https://example.test/mcp", "version": "1.0.0" })).await;
+    let id = text(&made.body["clientId"]);
+    let by_file = async || verify(&t, &ada, &id, json!({ "method": "http" })).await;
+    assert_eq!(by_file().await.refusal(), (409, "proof_not_found"), "no file");
+    site.put(".well-known/janua-mcp", "janua-mcp=other");
+    assert_eq!(by_file().await.body["found"], json!(["janua-mcp=other"]));
+    site.put(".well-known/janua-mcp", &format!("{}\n", text(&made.body["server"]["proof"]["http"]["body"])));
+    let good = by_file().await;
+    assert_eq!((good.status, &good.body["server"]["method"]), (200, &json!("http")), "{}", good.text);
+    assert_eq!(listed(&t).await.len(), 1);
+
+    // A URL or a remote on another host is not proven by it.
+    let state = async || text(&ada.asks(t.get(&format!("/mcp/{id}"))).await.body["server"]["verification"]);
+    let same = change(&t, &ada, &id, json!({ "url": "https://example.test/v2/mcp", "version": "1.0.1" })).await;
+    assert_eq!((same.status, state().await.as_str()), (200, "verified"), "{}", same.text);
+    let moved = change(&t, &ada, &id, json!({ "url": "https://mcp.example.test/mcp", "version": "1.1.0" })).await;
+    assert_eq!((moved.status, state().await.as_str()), (200, "pending"), "{}", moved.text);
+    assert_eq!(by_file().await.refusal(), (400, "url_outside_domain"));
+    let back = json!({ "url": "https://example.test/mcp", "version": "1.2.0" });
+    assert_eq!(change(&t, &ada, &id, back).await.status, 200);
+    assert_eq!(by_file().await.status, 200);
+    let shown: Vec<_> = listed(&t).await.into_iter().map(|(_, version)| version).collect();
+    assert_eq!(shown, ["1.0.0", "1.0.1", "1.2.0"], "and not the version on the other host");
+    let remotes = json!([{ "type": "sse", "url": "https://sse.example.test/" }]);
+    assert_eq!(change(&t, &ada, &id, json!({ "remotes": remotes, "version": "1.3.0" })).await.status, 200);
+    assert_eq!(state().await, "pending");
+    let back = json!({ "remotes": [], "version": "1.4.0" });
+    assert_eq!(change(&t, &ada, &id, back).await.status, 200);
+    assert_eq!(by_file().await.status, 200);
+
+    // The site is gone: another organization takes the domain over by a record, and it lapses for its own part.
+    drop(site);
+    for day in 1..=3 {
+        t.advance(Duration::from_hours(25));
+        t.run_jobs().await;
+        let failures: (i64,) = t.janua.db.one("SELECT failures FROM mcp_server", params![]).await.unwrap();
+        assert_eq!(failures.0, day);
+    }
+    let bob = {
+        drop(bob);
+        Person::of(&login(&t, "bob@example.com", PASSWORD).await)
+    };
+    let his = server(&t, &bob, json!({ "name": "tides" })).await;
+    assert_eq!(his.status, 200, "{}", his.text);
+    names.set("_janua-mcp.example.test", &[&text(&his.body["server"]["proof"]["dns"]["value"])]);
+    let taken = verify(&t, &bob, &text(&his.body["clientId"]), json!({})).await;
+    assert_eq!(taken.status, 200, "{}", taken.text);
+    let (proof,): (String,) =
+        t.janua.db.one("SELECT proof FROM mcp_server WHERE machine_id = $1", params![&id]).await.unwrap();
+    assert_eq!(proof, "superseded");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_app_of_the_organization_proves_its_domain() {
+    let (t, _names) = start_with_names().await;
+    let (ada, eve) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "eve@example.com").await);
+    let app = ada.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
+    let sql =
+        "INSERT INTO app_domain (id, app_id, org_id, domain, token, status, status_since, created_at, verified_at)
+               SELECT 'd', app.id, app.org_id, 'example.test', 't', 'active', 0, 0, 0 FROM app WHERE app.id = $1";
+    t.janua.db.exec(sql, params![text(&app.body["id"])]).await.unwrap();
+    let theirs = text(&server(&t, &eve, json!({})).await.body["clientId"]);
+    let refused = verify(&t, &eve, &theirs, json!({ "method": "app" })).await;
+    assert_eq!(refused.refusal(), (409, "proof_not_found"), "the app of another organization");
+    let id = text(&server(&t, &ada, json!({ "version": "1.0.0" })).await.body["clientId"]);
+    let good = verify(&t, &ada, &id, json!({})).await;
+    assert_eq!((good.status, &good.body["server"]["method"]), (200, &json!("app")), "{}", good.text);
+    assert_eq!(listed(&t).await.len(), 1, "a subdomain too");
+    t.janua.db.exec("UPDATE app_domain SET verified_at = NULL", params![]).await.unwrap();
+    t.advance(Duration::from_hours(25));
+    t.run_jobs().await;
+    let (failures,): (i64,) =
+        t.janua.db.one("SELECT failures FROM mcp_server WHERE machine_id = $1", params![&id]).await.unwrap();
+    assert_eq!(failures, 1);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m15_a_key_on_p384_signs_too() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let key = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
+    let record = format!("v=MCPv1; k=ecdsap384; p={}", BASE64.encode(key.public_key().as_ref()));
+    names.set("example.test", &[&record]);
+    let made = server(&t, &ada, json!({})).await;
+    let id = text(&made.body["clientId"]);
+    let message = text(&made.body["server"]["proof"]["mcpv1"]["message"]);
+    let sign = |text: &str| BASE64.encode(key.sign(&SystemRandom::new(), text.as_bytes()).unwrap().as_ref());
+    let wrong = verify(&t, &ada, &id, json!({ "signature": sign("other") })).await;
+    assert_eq!(wrong.refusal(), (401, "bad_signature"));
+    let good = verify(&t, &ada, &id, json!({ "signature": sign(&message) })).await;
+    assert_eq!((good.status, &good.body["server"]["method"]), (200, &json!("mcpv1")), "{}", good.text);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_restore_ends_tokens_secrets_and_registry_keys() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let id = proven(&t, &names, &ada).await;
+    let helper = framework(&t, &ada, json!({})).await;
+    let token = framework_token(&t, &helper).await;
+    let seen = ada.asks(t.get(&format!("/mcp/{id}"))).await;
+    let org = text(&seen.body["server"]["orgId"]);
+    let key = ada.asks(t.post(&format!("/org/{org}/registry-keys")).json(&json!({ "name": "VS Code" }))).await;
+    let url = text(&key.body["url"]);
+    let registry = format!("{}/v0.1/servers", url.strip_prefix(&t.janua.config.base_url()).unwrap());
+    assert_eq!((me(&t, &token).await.status, t.get(&registry).await.status), (200, 200));
+    tenancy::restored::end(&t.janua, tenancy::restored::Keys::Keep).await.unwrap();
+    assert_eq!(t.get(&registry).await.status, 200, "an operator can keep keys");
+    assert_eq!(me(&t, &token).await.status, 401, "tokens end all the same");
+    let token = framework_token(&t, &helper).await;
+    let ended = tenancy::restored::end(&t.janua, tenancy::restored::Keys::End).await.unwrap();
+    assert_eq!((ended.machine_secrets, ended.registry_keys), (3, 1), "two secrets and a kill switch");
+    assert_eq!(me(&t, &token).await.status, 401);
+    let fields = [("grant_type", "client_credentials"), ("client_id", &helper.id), ("client_secret", &helper.secret)];
+    assert_eq!(oauth(&t, "/oauth/token", &fields).await.status, 401);
+    assert_eq!(t.get(&registry).await.status, 404);
+    t.run_jobs().await;
     t.finish().await;
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::{
-    failure::Result,
+    failure::{Failure, Kind, Result},
     output::text_at,
     server::{Server, encoded},
 };
@@ -25,34 +25,80 @@ pub enum Logs {
     },
 }
 
+/// Between two tries while the server cannot be asked.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Entries that are remembered as shown: more than a page has, for entries that come late.
+const REMEMBERED: usize = 2000;
+
 /// The audit log has no stream; a page a second is cheap, because each asks only for what is new.
 pub async fn run(server: &Server, Logs::Tail { no_follow, kind, lines }: &Logs) -> Result<()> {
     let app = server.app().await?;
     let kind = kind.as_ref().map(|kind| format!("&type={}", encoded(kind))).unwrap_or_default();
     let path = format!("/apps/{app}/audit-log?{}", kind.trim_start_matches('&'));
-    let mut shown: Vec<String> = vec![];
-    let mut most = *lines as usize;
+    let first = server.list(&path, "events", (*lines as usize).max(1)).await?;
+    show(server, first.iter().rev());
+    let mut shown: Vec<String> = first.iter().map(id).collect();
+    let mut pause = SECOND;
+    if *no_follow {
+        return Ok(());
+    }
     loop {
-        let mut fresh = server.list(&path, "events", most.max(1)).await?;
-        // Newest first; what was shown before ends it.
-        if let Some(at) = fresh.iter().position(|event| shown.contains(&text_at(event, "id"))) {
-            fresh.truncate(at);
-        }
-        for event in fresh.iter().rev() {
-            if server.out.json {
-                server.out.json(event);
-            } else {
-                server.out.line(&log_line(server, event));
+        tokio::time::sleep(pause).await;
+        match fresh(server, &path, &shown).await {
+            Ok(fresh) => {
+                show(server, fresh.iter().rev());
+                shown.splice(..0, fresh.iter().map(id));
+                shown.truncate(REMEMBERED.max(fresh.len()));
+                pause = SECOND;
             }
+            Err(failure) if is_passing(&failure) => {
+                server.out.note(&format!("{} Trying again.", failure.message));
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Err(failure) => return Err(failure),
         }
-        if !fresh.is_empty() {
-            shown = fresh.iter().map(|event| text_at(event, "id")).chain(shown).take(500).collect();
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What was not shown, newest first: page by page, down to what was. Of an empty log everything is new.
+async fn fresh(server: &Server, path: &str, shown: &[String]) -> Result<Vec<Value>> {
+    let mut most = 100;
+    loop {
+        let mut found = server.list(path, "events", most).await?;
+        if let Some(at) = found.iter().position(|event| shown.contains(&id(event))) {
+            found.truncate(at);
+            return Ok(found);
         }
-        if *no_follow {
-            return Ok(());
+        if found.len() < most {
+            return Ok(found);
         }
-        most = 100;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        most *= 2;
+    }
+}
+
+/// A server that restarts or limits requests will answer later.
+fn is_passing(failure: &Failure) -> bool {
+    let status = failure.problem.as_deref().map(|problem| problem["status"].as_u64());
+    match status {
+        Some(status) => status.is_none_or(|status| status == 429 || status >= 500),
+        // Without an answer.
+        None => failure.kind == Kind::Failed,
+    }
+}
+
+fn id(event: &Value) -> String {
+    text_at(event, "id")
+}
+
+fn show<'e>(server: &Server, events: impl Iterator<Item = &'e Value>) {
+    for event in events {
+        if server.out.json {
+            server.out.json(event);
+        } else {
+            server.out.line(&log_line(server, event));
+        }
     }
 }
 

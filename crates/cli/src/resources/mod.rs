@@ -10,6 +10,7 @@ pub mod logs;
 pub mod mcp;
 pub mod members;
 pub mod orgs;
+pub mod storage;
 pub mod trace;
 pub mod usage;
 pub mod users;

@@ -129,7 +129,7 @@ struct NewCheckout {
 #[serde(rename_all = "camelCase")]
 struct CheckoutView {
     checkout_id: Option<CheckoutId>,
-    /// Where to pay; for a change that is done already, where to go on.
+    /// The URL to pay at; for a change that is done already, the URL to continue at.
     url: String,
     expires_at: Option<Timestamp>,
     /// new, or change of a subscription that is there

@@ -29,7 +29,7 @@ pub struct BillingView {
     /// Whether an app is connected to billing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connected: Option<bool>,
-    /// Who pays for an app: its organization (`org`), or the app itself (`own`).
+    /// The payer for an app: its organization (`org`), or the app itself (`own`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payer: Option<String>,
     /// The plan that counts now.
@@ -74,7 +74,7 @@ pub struct LimitView {
     pub remaining: Option<i64>,
     pub hard: bool,
     pub resets_at: Option<Timestamp>,
-    /// What each unit beyond costs, in minor units.
+    /// The price of each unit beyond, in minor units.
     pub overage: Option<String>,
 }
 

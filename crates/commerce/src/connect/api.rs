@@ -23,7 +23,7 @@ pub const MERCHANT_BUSY: Code =
 pub const MERCHANT_NOT_READY: Code =
     Code::new(409, "merchant_not_ready", "The merchant cannot be paid yet. Finish the onboarding first.");
 pub const NOT_REFUNDABLE: Code =
-    Code::new(409, "not_refundable", "More than what is left of the payment cannot go back.");
+    Code::new(409, "not_refundable", "The refund exceeds the remaining amount of the payment.");
 
 const COMMON: &[Code] = &[
     NOT_FOUND,
@@ -46,7 +46,7 @@ pub fn routes() -> Routes {
         .put("/connect/onboard/accounts", change_merchant_account, "change a merchant, or make a new link")
         .named("put_merchant_account")
         .delete("/connect/onboard/accounts", delete_merchant_account, "disconnect a merchant")
-        .get("/connect/onboard/done", return_from_onboarding, "where a merchant's browser comes back to")
+        .get("/connect/onboard/done", return_from_onboarding, "return page of the merchant's onboarding")
         .fails(&[TOKEN_SPENT])
         .answers_nothing(303)
         .post("/connect/onboard/done", finish_onboarding, "read the merchant's account again")

@@ -31,7 +31,7 @@ pub enum PaymentAction {
 pub struct PaymentChange {
     id: PaymentId,
     action: PaymentAction,
-    /// What goes back, in minor units; left out: all that is left.
+    /// The amount to refund, in minor units; left out: the whole remaining amount.
     #[schemars(range(min = 1, max = 99_999_999))]
     amount: Option<i64>,
     #[schemars(length(max = 500))]

@@ -34,6 +34,7 @@ impl Exact {
     }
 
     /// A share of it: `part` of `whole`.
+    #[must_use]
     pub fn share(self, part: i64, whole: i64) -> Self {
         if whole <= 0 {
             return Self(0);
@@ -54,6 +55,7 @@ impl Exact {
         i64::try_from(exact).unwrap_or(i64::MAX)
     }
 
+    #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self(self.0 - other.0)
     }

@@ -19,7 +19,7 @@ fn number(of: &Value, pointer: &str) -> i64 {
 }
 
 fn moment(of: &Value, pointer: &str) -> Option<Timestamp> {
-    of.pointer(pointer).and_then(Value::as_i64).map(|seconds| Timestamp(seconds * 1000))
+    of.pointer(pointer).and_then(Value::as_i64).and_then(|seconds| seconds.checked_mul(1000)).map(Timestamp)
 }
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! The plans of an installation without a plans file. Nothing is sold, and nobody is limited.
+//! The plans of an installation without a plans file. Nothing is sold or limited.
 use std::{collections::BTreeMap, time::Duration};
 
 use tenancy::quotas::{Meter, Period};

@@ -1,5 +1,5 @@
 //! Plans: what each includes, and the meters that apps track. They come from the file of the setting `plans_file`; without
-//! one nobody is limited.
+//! one nothing is limited.
 mod admin;
 mod built_in;
 mod file;
@@ -16,7 +16,7 @@ use kernel::Janua;
 use serde::Serialize;
 use tenancy::{
     orgs::Org,
-    quotas::{Limit, Limits, Meter},
+    quotas::{Limit, Limits, Meter, PlanLimit},
 };
 
 pub use self::admin::{EVENTS, PlanChanged, UNKNOWN_PLAN, routes, set_plan};
@@ -134,7 +134,7 @@ pub async fn start(janua: &Janua) -> Result<(), String> {
 
 pub async fn load(janua: &Janua, file: Option<&Path>, shelf: &Shelf) -> Result<(), String> {
     let plans = match file {
-        Some(path) => read(path, janua.declared::<Meter>())?,
+        Some(path) => read(path, janua.declared::<Meter>(), janua.declared::<PlanLimit>())?,
         None => built_in::plans(),
     };
     let in_use = Org::plans_in_use(&janua.db).await.map_err(|error| error.to_string())?;
@@ -160,10 +160,10 @@ pub async fn load(janua: &Janua, file: Option<&Path>, shelf: &Shelf) -> Result<(
     Ok(())
 }
 
-pub fn read(path: &Path, declared: &[Meter]) -> Result<Plans, String> {
+pub fn read(path: &Path, declared: &[Meter], checked: &[PlanLimit]) -> Result<Plans, String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("plans_file: cannot read {}: {error}", path.display()))?;
-    parse(&text, declared).map_err(|wrong| {
+    parse(&text, declared, checked).map_err(|wrong| {
         let wrong: Vec<String> = wrong.iter().map(|line| format!("{}: {line}", path.display())).collect();
         wrong.join("\n")
     })

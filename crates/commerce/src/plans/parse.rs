@@ -5,7 +5,7 @@ use std::{
 };
 
 use kernel::config::Setting as _;
-use tenancy::quotas::{Limit, Meter, Period};
+use tenancy::quotas::{Limit, Meter, Period, PlanLimit};
 use toml::Value;
 
 use crate::{connect::Terms, payments::money::Exact};
@@ -15,28 +15,12 @@ use super::{
     file::{Findings, Section, amount, decimal, is_name, size, text, truth},
 };
 
-/// Limits of areas that are still to come, so that a file may have them already.
-const LATER: &[&str] = &[
-    "agents",
-    "archive_bytes",
-    "bandwidth_bytes",
-    "deploy_files",
-    "deployments_kept",
-    "deploys",
-    "deploys_per_day",
-    "domains",
-    "file_bytes",
-    "mails",
-    "object_bytes",
-    "storage_bytes",
-    "storage_bytes_per_user",
-    "unpacked_bytes",
-];
 const EVENTS_PER_SECOND: &str = "usage_events_per_second";
 const GROUPS: usize = 4;
 
-/// Reads a plans file, or answers everything that is wrong with it.
-pub fn parse(file: &str, declared: &[Meter]) -> Result<Plans, Vec<String>> {
+/// Reads a plans file, or answers everything that is wrong with it. `declared` are the meters that the platform
+/// counts, and `checked` the limits that it checks without counting.
+pub fn parse(file: &str, declared: &[Meter], checked: &[PlanLimit]) -> Result<Plans, Vec<String>> {
     let table = file.parse().map_err(|error: toml::de::Error| vec![error.to_string()])?;
     let (mut top, mut findings) = (Section::new("", table), Findings::default());
     let currency = top.read("currency", &mut findings, currency).unwrap_or_else(|| "usd".into());
@@ -48,7 +32,7 @@ pub fn parse(file: &str, declared: &[Meter]) -> Result<Plans, Vec<String>> {
     });
     let mut meters = BTreeMap::new();
     for (name, section) in top.tables("meters", &mut findings) {
-        if declared.iter().any(|meter| meter.name == name) || LATER.contains(&name.as_str()) {
+        if declared.iter().chain(checked.iter().map(|PlanLimit(meter)| meter)).any(|meter| meter.name == name) {
             findings.say(&section.path, "is counted by the platform itself; choose another name");
         } else if is_name(&name) {
             meters.insert(name.clone(), meter(name, section, &mut findings));
@@ -59,10 +43,11 @@ pub fn parse(file: &str, declared: &[Meter]) -> Result<Plans, Vec<String>> {
     }
     let known: BTreeSet<&str> =
         declared.iter().map(|meter| &*meter.name).chain(meters.keys().map(String::as_str)).collect();
+    let limited: BTreeSet<&str> = known.iter().copied().chain(checked.iter().map(|limit| &*limit.0.name)).collect();
     let mut plans = built_in::all();
     for (name, section) in top.tables("plans", &mut findings) {
         if is_name(&name) {
-            let plan = plan(&name, section, &currency, &known, &mut findings);
+            let plan = plan(&name, section, &currency, &limited, &mut findings);
             plans.insert(name, plan);
         } else {
             findings
@@ -76,7 +61,7 @@ pub fn parse(file: &str, declared: &[Meter]) -> Result<Plans, Vec<String>> {
         {
             findings.say(
                 &format!("plans.{plan}.limits.{name}.overage"),
-                format!("a priced meter must have keys = \"secret\", or anybody could run up an invoice; see meters.{name}"),
+                format!("a priced meter must have keys = \"secret\", because publishable keys are public; see meters.{name}"),
             );
         }
     }
@@ -181,14 +166,13 @@ fn plan(name: &str, mut section: Section, currency: &str, known: &BTreeSet<&str>
                     Some(n) => plan.events_per_second = Some(n),
                     None => findings.say(&path, "must be a whole number from 1 on"),
                 }
-            } else if known.contains(name.as_str()) || LATER.contains(&name.as_str()) {
+            } else if known.contains(name.as_str()) {
                 if let Some(limit) = limit(path, value, findings) {
                     plan.limits.insert(name, limit);
                 }
             } else {
                 let near = known
                     .iter()
-                    .chain(LATER)
                     .max_by(|a, b| strsim::jaro_winkler(a, &name).total_cmp(&strsim::jaro_winkler(b, &name)));
                 let near = near.filter(|near| strsim::jaro_winkler(near, &name) > 0.8);
                 let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
@@ -281,7 +265,7 @@ fn terms(mut section: Section, findings: &mut Findings) -> Terms {
 fn cost(mut section: Section, known: &BTreeSet<&str>, findings: &mut Findings) -> Option<Cost> {
     let path = section.path.clone();
     let of_meter = |value: &Value| {
-        let name = value.as_str().filter(|name| known.contains(name) || LATER.contains(name));
+        let name = value.as_str().filter(|name| known.contains(name));
         name.map(str::to_owned).ok_or_else(|| "must be the name of a meter".to_owned())
     };
     let fixed = section.read("fixed", findings, amount);

@@ -30,9 +30,9 @@ const CONFIRMATION_REQUIRED: Code =
 
 pub fn routes() -> Routes {
     Routes::new("sandbox")
-        .get("/sandbox/sessions/{sessionId}", show_session, "what a page of the sandbox shows")
+        .get("/sandbox/sessions/{sessionId}", show_session, "the data of a page of the sandbox")
         .fails(&[NOT_FOUND])
-        .post("/sandbox/sessions/{sessionId}", act_on_session, "what a person did on a page of the sandbox")
+        .post("/sandbox/sessions/{sessionId}", act_on_session, "submit a page of the sandbox")
         .fails(&[NOT_FOUND, CARD_REFUSED, NOT_A_TEST_CARD, CONFIRMATION_REQUIRED])
         .unkept()
 }
@@ -50,13 +50,13 @@ struct SandboxView {
     kind: String,
     /// open, complete, expired
     status: String,
-    /// What it is about, in the processor's form.
+    /// The object of the event, in the processor's form.
     object: serde_json::Map<String, Value>,
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     items: Vec<Value>,
     trial_days: i64,
     cards: Vec<TestCard>,
-    /// Where the person goes on.
+    /// The URL where the user continues.
     next: Option<String>,
     back: Option<String>,
 }

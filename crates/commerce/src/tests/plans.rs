@@ -2,12 +2,24 @@
 use identity::testing::signed_in;
 use kernel::testing::TestJanua;
 use serde_json::json;
-use tenancy::quotas::{ACTIVE_USERS, APPS, Limit, MEMBERS, Meter};
+use tenancy::quotas::{ACTIVE_USERS, APPS, Limit, MEMBERS, Meter, Period, PlanLimit};
 
 use super::{PlansFile, Shop, feature, start};
 use crate::plans::{Aggregation, Cost, Keys, Shelf, parse};
 
-const METERS: &[Meter] = &[MEMBERS, APPS];
+const METERS: &[Meter] = &[
+    MEMBERS,
+    APPS,
+    ACTIVE_USERS,
+    Meter::platform("storage_bytes", "bytes", Period::Gauge),
+    Meter::platform("domains", "domains", Period::Gauge),
+    Meter::platform("deploys_per_day", "deployments", Period::Day),
+    Meter::platform("mails", "emails", Period::Month),
+];
+const LIMITS: &[PlanLimit] = &[
+    PlanLimit(Meter::platform("storage_bytes_per_user", "bytes", Period::Gauge)),
+    PlanLimit(Meter::platform("object_bytes", "bytes", Period::Gauge)),
+];
 
 const WHOLE: &str = r#"
 currency = "eur"
@@ -48,7 +60,7 @@ spread = "members"
 
 #[test]
 fn a_whole_file_is_read() {
-    let plans = parse(WHOLE, METERS).unwrap();
+    let plans = parse(WHOLE, METERS, LIMITS).unwrap();
     assert_eq!((plans.currency.as_str(), plans.grace.as_secs(), plans.bills_late_usage), ("eur", 3 * 86_400, false));
     let calls = &plans.meters["api_calls"];
     assert_eq!((calls.aggregation, calls.keys, calls.group_by.len()), (Aggregation::Sum, Keys::Secret, 2));
@@ -92,6 +104,10 @@ fn every_wrong_key_and_value_is_named_by_its_path() {
         ("[plans.pro]\nfor = \"me\"", "plans.pro.for: must be"),
         ("[plans.pro]\nprice = 3", "plans.pro.price: there is no such key; did you mean prices?"),
         ("[plans.pro.limits]\nmember = 3", "plans.pro.limits.member: there is no such meter; did you mean members?"),
+        ("[plans.pro.limits]\nbandwidth_bytes = 3", "plans.pro.limits.bandwidth_bytes: there is no such meter"),
+        ("[plans.pro.limits]\nobject_byte = 3", "plans.pro.limits.object_byte: there is no such meter; did you mean"),
+        ("[meters.object_bytes]", "meters.object_bytes: is counted by the platform itself"),
+        ("[[costs]]\nfixed = 1\nspread = \"object_bytes\"", "costs[0].spread: must be the name of a meter"),
         ("[plans.pro.limits]\nmembers = -3", "plans.pro.limits.members: must be a whole number"),
         ("[plans.pro.limits]\nmembers = 1.5", "plans.pro.limits.members: must be a whole number"),
         ("[plans.pro.limits]\nstorage_bytes = \"5 GB\"", "plans.pro.limits.storage_bytes: must be a whole number"),
@@ -124,10 +140,10 @@ fn every_wrong_key_and_value_is_named_by_its_path() {
         ("currency = ", "TOML parse error"),
     ];
     for (file, expected) in cases {
-        let wrong = parse(file, METERS).expect_err(file);
+        let wrong = parse(file, METERS, LIMITS).expect_err(file);
         assert!(wrong.iter().any(|line| line.starts_with(expected)), "{file}: {wrong:?}");
     }
-    let both = parse("a = 1\nb = 2", METERS).unwrap_err();
+    let both = parse("a = 1\nb = 2", METERS, LIMITS).unwrap_err();
     assert_eq!(both.len(), 2, "all of them are named at once: {both:?}");
 }
 
@@ -208,7 +224,7 @@ async fn platform_owners_set_plans_and_lowering_deletes_nothing() {
 
 #[test]
 fn the_sample_to_start_from_is_a_right_file() {
-    let plans = parse(crate::commands::SAMPLE_PLANS, &[MEMBERS, APPS, ACTIVE_USERS]).unwrap();
+    let plans = parse(crate::commands::SAMPLE_PLANS, METERS, LIMITS).unwrap();
     assert_eq!(plans.find("pro").unwrap().prices.len(), 2);
     assert_eq!(plans.connect.fee_of(10_000), 280);
 }

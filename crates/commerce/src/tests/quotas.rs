@@ -233,9 +233,9 @@ async fn counters_equal_the_counted_rows_after_random_acts() {
     }
 }
 
-/// PC14: of many who come at one below the limit, one gets in. On PostgreSQL they come by two nodes.
+/// Of many that come at one below the limit, one gets in. On PostgreSQL they come by two nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_at_one_below_the_limit_one_gets_in() {
+async fn pc14_of_many_at_one_below_the_limit_one_gets_in() {
     let file = super::PlansFile::new("[plans.free.limits]\napps = 3");
     let t = TestJanua::start_with(file.config(), feature).await;
     let shop = Shop::open(&t, "ada@example.com", "secret").await;
@@ -251,6 +251,32 @@ async fn of_many_at_one_below_the_limit_one_gets_in() {
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
     assert!(statuses.iter().all(|status| [200, 402].contains(status)), "{statuses:?}");
     assert!(differences(&t).await.is_empty());
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+/// Of many invited users that accept at one below the limit, one becomes a member. On PostgreSQL they come by two
+/// nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pc14_of_many_that_accept_at_one_below_the_limit_one_becomes_a_member() {
+    let file = super::PlansFile::new("[plans.free.limits]\nmembers = 2");
+    let t = TestJanua::start_with(file.config(), feature).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let mut invited = vec![];
+    for number in 0..8 {
+        let email = format!("user{number}@example.com");
+        let person = signed_in(&t, &email).await;
+        invited.push((person, invite(&t, &shop, &email).await.unwrap()));
+    }
+    let other = if t.janua.db.engine() == "postgres" { Some(t.another_node(feature).await) } else { None };
+    let nodes = [&t, other.as_ref().unwrap_or(&t)];
+    let attempts = invited.iter().enumerate().map(|(number, (person, token))| join(nodes[number % 2], person, token));
+    let answers = futures_util::future::join_all(attempts).await;
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+    assert!(statuses.iter().all(|status| [200, 402].contains(status)), "{statuses:?}");
+    assert!(differences(&t).await.is_empty());
+    drop(other);
     t.run_jobs().await;
     t.finish().await;
 }

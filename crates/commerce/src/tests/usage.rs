@@ -84,7 +84,7 @@ async fn an_event_is_counted_once_and_read_at_once() {
 }
 
 #[tokio::test]
-async fn values_and_moments_that_are_wrong_are_refused_and_named() {
+async fn pc15_values_and_moments_that_are_wrong_are_refused_and_named() {
     let t = start(PLANS).await;
     let shop = Shop::open(&t, "ada@example.com", "secret").await;
     for value in
@@ -143,9 +143,8 @@ async fn values_and_moments_that_are_wrong_are_refused_and_named() {
     t.finish().await;
 }
 
-/// PC17.
 #[tokio::test]
-async fn a_publishable_key_tracks_little_and_for_nobody_else() {
+async fn pc17_a_publishable_key_tracks_little_and_for_nobody_else() {
     let t = start(PLANS).await;
     let shop = Shop::open(&t, "ada@example.com", "publishable").await;
     assert_eq!(track(&t, &shop.key, json!({ "meter": "clicks" })).await.status, 200);
@@ -362,6 +361,41 @@ async fn windows_are_filled_with_zeros_and_paged() {
 }
 
 #[tokio::test]
+async fn pc18_usage_of_others_is_not_there_by_whatever_it_is_asked_for() {
+    let t = start(PLANS).await;
+    let ada = Shop::open(&t, "ada@example.com", "secret").await;
+    let eve = Shop::open(&t, "eve@example.com", "secret").await;
+    for shop in [&ada, &eve] {
+        for customer in ["c1", "c2", "c3"] {
+            track(&t, &shop.key, json!({ "meter": "calls", "value": 2, "customer": customer })).await;
+        }
+    }
+    for query in
+        [format!("appId={}", ada.app), format!("orgId={}", ada.org), format!("appId={}&orgId={}", eve.app, ada.org)]
+    {
+        let refused = eve.owner.asks(t.get(&format!("/usage?{query}"))).await;
+        assert_eq!(refused.refusal(), (404, "not_found"), "{query}");
+        let meters = eve.owner.asks(t.get(&format!("/usage/meters?{query}"))).await;
+        assert_eq!(meters.refusal(), (404, "not_found"), "{query}");
+    }
+    let any = usage(&t, &eve, "meter=calls&customer=*").await;
+    assert_eq!(any.body["usage"][0]["value"], 0, "no customer is called *: {}", any.text);
+    // A cursor is for the list that it came with.
+    for group in ["customer", "event"] {
+        let page = usage(&t, &ada, &format!("meter=calls&groupBy={group}&limit=1")).await;
+        let cursor = page.body["nextCursor"].as_str().unwrap();
+        let next = usage(&t, &ada, &format!("meter=calls&groupBy={group}&limit=1&cursor={cursor}")).await;
+        assert_eq!(next.status, 200, "{}", next.text);
+        let foreign = usage(&t, &eve, &format!("meter=calls&groupBy={group}&limit=1&cursor={cursor}")).await;
+        assert_eq!((foreign.status, foreign.refusal().1), (400, "bad_cursor"), "{group}: {}", foreign.text);
+        let narrowed = format!("meter=calls&groupBy={group}&customer=c1&limit=1&cursor={cursor}");
+        assert_eq!(usage(&t, &ada, &narrowed).await.status, 400, "another list of the same app");
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn each_aggregation_counts_in_its_way() {
     let t = start(PLANS).await;
     let shop = Shop::open(&t, "ada@example.com", "secret").await;
@@ -523,9 +557,9 @@ async fn totals_equal_the_sums_of_the_events() {
     t.finish().await;
 }
 
-/// PC14, PC16: at one below the limit one gets in, whatever node it comes by; ids are of one app.
+/// At one below the limit one gets in, whatever node it comes by; ids are of one app.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_at_one_below_a_limit_one_is_counted() {
+async fn pc14_pc16_of_many_at_one_below_a_limit_one_is_counted() {
     let file = super::PlansFile::new(PLANS);
     let t = TestJanua::start_with(file.config(), feature).await;
     let shop = Shop::open(&t, "ada@example.com", "secret").await;
@@ -602,5 +636,93 @@ async fn a_plan_says_how_many_events_a_second() {
     assert_eq!((refused.refusal(), refused.header("retry-after")), ((429, "rate_limited"), "1"));
     t.advance(Duration::from_secs(1));
     assert_eq!(track(&t, &shop.key, json!({ "meter": "calls" })).await.status, 200);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_app_with_a_plan_of_its_own_has_the_pace_of_that_plan() {
+    let file = "[meters.calls]\n[plans.free.limits]\nusage_events_per_second = 1\n\
+                [plans.pro]\nfor = [\"org\", \"app\"]\n[plans.pro.limits]\nusage_events_per_second = 3";
+    let t = start(file).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let second = super::make_app(&t, &shop.owner, "Second").await;
+    let second = make_key(&t, &shop.owner, &super::id(&second.body), "secret", "live").await;
+    let second = second.body["value"].as_str().unwrap();
+    t.janua.db.exec("UPDATE app SET plan = 'pro' WHERE id = $1", params![shop.app.as_str()]).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(track(&t, &shop.key, json!({ "meter": "calls" })).await.status, 200);
+    }
+    assert_eq!(track(&t, &shop.key, json!({ "meter": "calls" })).await.refusal(), (429, "rate_limited"));
+    let other = track(&t, second, json!({ "meter": "calls" })).await;
+    assert_eq!(other.status, 200, "an app on the plan of the organization: {}", other.text);
+    assert_eq!(track(&t, second, json!({ "meter": "calls" })).await.refusal(), (429, "rate_limited"));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn pc17_a_publishable_key_sends_small_batches() {
+    let t = start(PLANS).await;
+    let shop = Shop::open(&t, "ada@example.com", "publishable").await;
+    let batch = |n: usize| json!({ "events": vec![json!({ "meter": "clicks" }); n] });
+    let refused = track(&t, &shop.key, batch(21)).await;
+    assert_eq!((refused.refusal(), refused.wrong_fields()), ((400, "invalid"), vec!["events"]), "{}", refused.text);
+    assert!(refused.text.contains("at most 20 events with a publishable key"), "{}", refused.text);
+    assert_eq!(track(&t, &shop.key, batch(20)).await.body["accepted"], 20);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_correction_downward_counts_where_a_lowered_limit_refuses_the_rest() {
+    let t = start(&format!("{PLANS}\n[plans.gold.limits]\ntokens = 100")).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let root = signed_in(&t, "root@example.com").await;
+    let set_plan = async |plan: &str| {
+        let change = t.ask(axum::http::Method::PATCH, &format!("/admin/orgs/{}", shop.org));
+        assert_eq!(root.asks(change.json(&json!({ "plan": plan }))).await.status, 200);
+    };
+    set_plan("gold").await;
+    let first = track(&t, &shop.key, json!({ "meter": "tokens", "value": 30, "eventId": "a" })).await;
+    assert_eq!(first.status, 200, "{}", first.text);
+    set_plan("free").await;
+    let both = json!({ "events": [
+        { "meter": "tokens", "value": 8, "eventId": "b" }, { "correct": "a", "value": 25, "eventId": "fix" },
+    ] });
+    let tracked = track(&t, &shop.key, both).await;
+    assert_eq!(tracked.body["accepted"], 1, "{}", tracked.text);
+    assert_eq!(
+        (&tracked.body["rejected"][0]["index"], &tracked.body["rejected"][0]["code"]),
+        (&json!(0), &json!("quota_exceeded"))
+    );
+    assert_eq!(total(&t, &shop, "meter=tokens").await, 25);
+    let meters = shop.owner.asks(t.get("/usage/meters")).await.body;
+    let tokens = meters["meters"].as_array().unwrap().iter().find(|meter| meter["name"] == "tokens").unwrap();
+    assert_eq!(tokens["used"], 25);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+/// Which of two events with one key comes first follows from their ids, so there are eight pairs.
+#[tokio::test]
+async fn a_key_is_counted_though_another_event_with_it_is_refused_for_its_agent() {
+    let t = start(PLANS).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let unknown = tenancy::machines::MachineId::new(&t.janua.entropy, t.janua.clock.now());
+    let pairs = (0..8).flat_map(|pair| {
+        let customer = format!("c{pair}");
+        [
+            json!({ "meter": "docs", "customer": customer, "eventId": format!("{pair}a"), "agentId": unknown }),
+            json!({ "meter": "docs", "customer": customer, "eventId": format!("{pair}b") }),
+        ]
+    });
+    let tracked = track(&t, &shop.key, json!({ "events": pairs.collect::<Vec<_>>() })).await;
+    assert_eq!(tracked.body["accepted"], 8, "{}", tracked.text);
+    let rejected = tracked.body["rejected"].as_array().unwrap();
+    assert!(rejected.len() == 8 && rejected.iter().all(|one| one["code"] == "unknown_agent"), "{}", tracked.text);
+    assert_eq!(total(&t, &shop, "meter=docs").await, 8);
+    assert_eq!(total(&t, &shop, "meter=docs&customer=c3").await, 1);
+    let meters = shop.owner.asks(t.get("/usage/meters")).await.body;
+    let docs = meters["meters"].as_array().unwrap().iter().find(|meter| meter["name"] == "docs").unwrap();
+    assert_eq!(docs["used"], 8);
+    t.run_jobs().await;
     t.finish().await;
 }

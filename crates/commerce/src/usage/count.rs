@@ -69,6 +69,27 @@ struct Fresh<'a> {
 }
 
 impl Fresh<'_> {
+    /// Notes its key in every place it is counted in and where the key is new; answers whether it uses the quota.
+    async fn note_key(&mut self, tx: &mut Tx, work: &Work) -> db::Result<bool> {
+        let key = crypto::hash(unique_key(&self.event).as_bytes());
+        let span = if quota_span(self.meter) == Period::Day { "d" } else { "m" };
+        let mut is_new = false;
+        for place in unique_places(self) {
+            if model::note_unique(tx, work.app, work.environment, &place, &key[..32]).await? {
+                is_new |= place.property.is_empty() && place.customer.is_empty() && place.span == span;
+                self.new_in.push(place);
+            }
+        }
+        Ok(is_new)
+    }
+
+    /// Whether it counts the same key of the same meter as another event.
+    fn has_key_of(&self, other: &Self) -> bool {
+        self.meter.aggregation == Aggregation::Unique
+            && self.meter.meter.name == other.meter.meter.name
+            && unique_key(&self.event) == unique_key(&other.event)
+    }
+
     /// Takes back what was written before the event was refused.
     async fn forget(&self, tx: &mut Tx, work: &Work) -> db::Result<()> {
         Seen::forget(tx, self.digest, work.now).await?;
@@ -176,15 +197,7 @@ async fn enter<'a>(
         Aggregation::Count => fresh.spends = 1,
         Aggregation::Max | Aggregation::Latest => fresh.spends = 0,
         Aggregation::Unique => {
-            let key = crypto::hash(unique_key(&fresh.event).as_bytes());
-            let mut is_new = false;
-            for place in unique_places(&fresh) {
-                if model::note_unique(tx, work.app, work.environment, &place, &key[..32]).await? {
-                    let whole = place.property.is_empty() && place.customer.is_empty();
-                    is_new |= whole && place.span == if quota_span(meter) == Period::Day { "d" } else { "m" };
-                    fresh.new_in.push(place);
-                }
-            }
+            let is_new = fresh.note_key(tx, work).await?;
             fresh.spends = i64::from(is_new);
         }
     }
@@ -285,9 +298,13 @@ async fn spend(
             _ => match quotas::try_spend(tx, &work.janua, pool, &meter.meter, sum).await? {
                 Outcome::Counted(used) => used,
                 Outcome::Refused(mut now) => {
+                    // Corrections downward are never refused, and make room.
+                    for one in fresh.iter().filter(|one| *one.meter.meter.name == *name && one.spends < 0) {
+                        quotas::spend_beyond(tx, &work.janua, pool, &meter.meter, one.spends).await?;
+                    }
                     // One by one, as far as it goes. Another event with a key that was refused is refused, too.
                     let mut keys: BTreeSet<(&str, Timestamp)> = BTreeSet::new();
-                    for one in fresh.iter().filter(|one| *one.meter.meter.name == *name) {
+                    for one in fresh.iter().filter(|one| *one.meter.meter.name == *name && one.spends >= 0) {
                         let key = (unique_key(&one.event), quota_span(meter).start(one.event.at));
                         if one.spends == 0 && !(meter.aggregation == Aggregation::Unique && keys.contains(&key)) {
                             continue;
@@ -339,15 +356,25 @@ async fn spend_of_agents(
         }
     }
     let mut refused = BTreeSet::new();
-    for one in fresh.iter() {
+    for index in 0..fresh.len() {
+        let (before, later) = fresh.split_at_mut(index + 1);
+        let Some(one) = before.last() else { continue };
         let Some(agent) = one.agent else { continue };
         let Err(verdict) = count_for(tx, work, one, agent, machines.get_mut(&agent.id)).await? else { continue };
         one.forget(tx, work).await?;
-        if one.spends > 0 {
+        let mut returned = one.spends.max(0);
+        // The key is still counted if another event of the request has it: the next one takes its place.
+        for next in later.iter_mut().filter(|next| next.has_key_of(one)) {
+            if next.note_key(tx, work).await? {
+                next.spends = 1;
+                returned -= 1;
+            }
+        }
+        if returned != 0 {
             let pool = Pool { org: work.org, app: Some(work.app) };
-            quotas::spend_beyond(tx, &work.janua, pool, &one.meter.meter, -one.spends).await?;
+            quotas::spend_beyond(tx, &work.janua, pool, &one.meter.meter, -returned).await?;
             if let Some(Used { used: Some(so_far), .. }) = used.get_mut(&*one.meter.meter.name) {
-                *so_far -= one.spends;
+                *so_far -= returned;
             }
         }
         verdicts[one.place] = verdict;

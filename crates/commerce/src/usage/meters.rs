@@ -53,7 +53,7 @@ struct MeterView {
     /// From where on more is refused; null for no limit.
     limit: Option<i64>,
     included: Option<i64>,
-    /// What each unit beyond costs, in minor units.
+    /// The price of each unit beyond, in minor units.
     overage: Option<String>,
     hard: bool,
     used: i64,

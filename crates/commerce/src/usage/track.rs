@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenancy::{
-    apps::{Environment, KeyKind},
+    apps::{Application, ApplicationId, Environment, KeyKind},
     enter::SECRET_KEY_REQUIRED,
     machines::{AGENT_LIMIT, AGENT_SUSPENDED},
     orgs::{Org, OrgId},
@@ -24,12 +24,15 @@ use super::{
     access::Tracker,
     check::{CURRENCY_MISMATCH, NewEvent, OUT_OF_WINDOW, check},
     count::{EVENT_CONFLICT, UNKNOWN_AGENT, UNKNOWN_EVENT, Verdict, Work, commit},
-    pace::Pace,
+    pace::{Pace, Payer},
 };
 use crate::plans::Plans;
 
 /// How many events one request has at most.
 const BATCH: usize = 1000;
+/// How many with a publishable key, which anybody can read: a flood costs as many requests, and the rate limit counts
+/// those.
+const PUBLIC_BATCH: usize = 20;
 
 pub fn routes() -> Routes {
     Routes::new("usage").post("/usage/track", track, "record a metered usage event, or up to 1000 of them").fails(&[
@@ -47,7 +50,7 @@ pub fn routes() -> Routes {
     ])
 }
 
-/// One event, or `events` with up to 1000 of them.
+/// One event, or `events` with up to 1000 of them; up to 20 with a publishable key.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Track {
@@ -103,7 +106,10 @@ async fn track(State(janua): State<Janua>, tracker: Tracker, Json(body): Json<Tr
     if new.is_empty() || new.len() > BATCH {
         return Err(INVALID.at("events", "length", "must have 1 to 1000 events"));
     }
-    wait_for_turn(&janua, keyed.org_id, new.len(), now).await?;
+    if !is_secret && new.len() > PUBLIC_BATCH {
+        return Err(INVALID.at("events", "length", "must have at most 20 events with a publishable key"));
+    }
+    wait_for_turn(&janua, keyed.org_id, keyed.app_id, new.len(), now).await?;
     let (mut events, mut rejected, mut corrected) = (vec![], vec![], BTreeSet::new());
     for (index, event) in new.into_iter().enumerate() {
         let is_again = event.correct.as_ref().is_some_and(|of| !corrected.insert(of.clone()));
@@ -162,13 +168,17 @@ impl From<&Used> for MeterState {
     }
 }
 
-async fn wait_for_turn(janua: &Janua, org: OrgId, n: usize, now: Timestamp) -> Result<()> {
+async fn wait_for_turn(janua: &Janua, org: OrgId, app: ApplicationId, n: usize, now: Timestamp) -> Result<()> {
     let plans = Plans::of(janua);
     if plans.plans.values().all(|plan| plan.events_per_second.is_none()) {
         return Ok(());
     }
-    let plan = Org::find(&janua.db, org).await?.and_then(|org| plans.find(&org.tier));
+    let (plan, payer) = match Application::own_plan(&janua.db, app).await? {
+        Some(plan) => (Some(plan), Payer::App(app)),
+        None => (Org::find(&janua.db, org).await?.map(|org| org.tier), Payer::Org(org)),
+    };
+    let plan = plan.and_then(|plan| plans.find(&plan));
     let Some(a_second) = plan.and_then(|plan| plan.events_per_second) else { return Ok(()) };
-    let taken = janua.own::<Pace>().take(org, n, a_second, now);
+    let taken = janua.own::<Pace>().take(payer, n, a_second, now);
     taken.map_err(|wait| RATE_LIMITED.because("The plan allows no more events in a second.").retry_after(wait))
 }

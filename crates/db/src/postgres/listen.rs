@@ -36,8 +36,8 @@ const SEND: &str = concat!(
      FROM taken CROSS JOIN json_array_elements_text(CAST(taken.body AS JSON)) AS one"
 );
 
-/// For as long as the process lives. Whatever was missed is made good by starting over, and while nothing can be heard
-/// nothing that is remembered counts.
+/// For as long as the process lives. Missed notices are made good by starting over, and while the connection is away
+/// nothing in memory counts.
 pub(super) async fn forever(postgres: Postgres, notices: Notices) {
     let mut pause = BEAT;
     loop {

@@ -31,7 +31,7 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
-    Done, Error, Load, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, Value,
+    Done, Error, Load, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, Value, migrate,
     notices::{News, Notices},
 };
 
@@ -94,9 +94,19 @@ impl Postgres {
     }
 
     pub(super) async fn run(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
+        match self.run_once(sql.clone(), &params).await {
+            Err(error) if is_outdated(&error) => {
+                self.pool.manager().statement_caches.clear();
+                self.run_once(sql, &params).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn run_once(&self, sql: Text, params: &[Value]) -> Result<Done> {
         let mut lent = Lent(Some(self.connection().await?));
         let Some(connection) = &lent.0 else { return Err(Error::Aborted) };
-        let outcome = timeout(ANSWER, run(connection, &sql, &params)).await;
+        let outcome = timeout(ANSWER, run(connection, &sql, params)).await;
         let connection = lent.0.take();
         outcome.unwrap_or_else(|_| {
             drop(connection.map(Object::take));
@@ -206,7 +216,7 @@ struct Prepared {
     params: Vec<Value>,
 }
 
-/// What ends a conversation with the server.
+/// The reasons why a conversation with the server ends.
 enum Broken {
     Refused(Error),
     /// The server does not answer.
@@ -268,7 +278,15 @@ impl PgTx {
         outcome.map_err(|broken| {
             self.progress = Progress::Failed;
             match broken {
-                Broken::Refused(error) => error,
+                Broken::Refused(error) => {
+                    // The transaction runs again, and prepares everything anew.
+                    if is_outdated(&error)
+                        && let Some(pool) = self.connection.as_ref().and_then(Object::pool)
+                    {
+                        pool.manager().statement_caches.clear();
+                    }
+                    error
+                }
                 Broken::Silent => {
                     // Out of the pool: an answer to what was asked may still come.
                     drop(self.connection.take().map(Object::take));
@@ -396,9 +414,9 @@ fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
         Some(other) => return Err(wrong(format!("sslmode={other} is not known; use disable or verify-full"))),
     };
     config.ssl_mode(if encrypted { SslMode::Require } else { SslMode::Disable });
-    // Whatever the URL says: `janua move` finds servers by this name.
+    // Whatever the URL says: `janua move` finds servers by this name, and migrations those of an earlier version.
     if config.get_application_name() != Some(MOVE) {
-        config.application_name("janua");
+        config.application_name(format!("{NODE}{}", migrate::newest()));
     }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(PATIENCE);
@@ -418,7 +436,7 @@ fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
     Ok((config, MakeRustlsConnect::new(tls)))
 }
 
-/// The same with the time limits of requests, before whatever the operator set.
+/// The same with the time limits of requests, before the options that the operator set.
 fn limited(config: &Config) -> Config {
     let limits = format!(
         "-c statement_timeout={} -c lock_timeout={} -c idle_in_transaction_session_timeout={}",
@@ -474,6 +492,10 @@ async fn execute(connection: &Client, statement: &Statement, params: &[Value]) -
     Ok(Done { changed: rows.len() as u64, rows })
 }
 
+/// The name of servers and commands at the PostgreSQL server, before the number of the newest migration that they know.
+/// Those of 0.1 are called `janua`.
+pub const NODE: &str = "janua/";
+
 /// The name of `janua move` at the server, which tells it apart from servers.
 pub const MOVE: &str = "janua-move";
 
@@ -528,6 +550,7 @@ impl From<tokio_postgres::Error> for Error {
             "23505" => Self::Unique(db.constraint().unwrap_or_default().to_owned()),
             "23503" => Self::ForeignKey,
             "40001" | "40P01" => Self::Conflict(db.message().to_owned()),
+            "0A000" => Self::Conflict(OUTDATED.to_owned()),
             "57014" | "55P03" => Self::Timeout,
             "53100" => Self::Full,
             "25006" => Self::ReadOnly(db.message().to_owned()),
@@ -539,6 +562,14 @@ impl From<tokio_postgres::Error> for Error {
             _ => Self::Driver(describe(&error)),
         }
     }
+}
+
+/// A node of a later version has changed a table since a statement on it was prepared ("cached plan must not change
+/// result type"). Nothing that is written here can be refused for another reason of this kind.
+const OUTDATED: &str = "a table was changed under a prepared statement";
+
+fn is_outdated(error: &Error) -> bool {
+    matches!(error, Error::Conflict(why) if why == OUTDATED)
 }
 
 /// The driver says only "db error"; what happened is in the causes.

@@ -487,6 +487,39 @@ async fn a_connection_that_is_killed_costs_one_transaction_and_no_more() {
     assert_eq!(ids(&test.db).await.len(), 20);
 }
 
+/// A node of the next version migrates while this one runs.
+#[tokio::test]
+async fn a_column_that_is_added_under_prepared_statements_disturbs_nobody() {
+    const ALL: &str = "SELECT * FROM thing";
+    let test = open().await;
+    test.db.exec(ADD, params!["a"]).await.unwrap();
+    let read = |db: Db| async move { db.all::<Thing>(ALL, params![]).await.map(|things| things.len()) };
+    let read_within = |db: Db| async move {
+        transact!(db, async |tx| {
+            tx.send("UPDATE thing SET number = COALESCE(number, 0) + 1", params![]).await?;
+            Ok(tx.all::<Thing>(ALL, params![]).await?.len())
+        })
+    };
+    // Every connection has the statement at hand.
+    let many = || futures_util::future::join_all((0..16).map(|_| read(test.db.clone())));
+    assert!(many().await.into_iter().all(|found| found.unwrap() == 1));
+    for (number, alter) in
+        ["ALTER TABLE thing ADD COLUMN more TEXT NOT NULL DEFAULT 'x'", "ALTER TABLE thing ADD COLUMN most TEXT"]
+            .into_iter()
+            .enumerate()
+    {
+        let other = test.another_node().await;
+        other.exec(alter, params![]).await.unwrap();
+        if number == 0 {
+            assert!(many().await.into_iter().all(|found| found.unwrap() == 1), "outside of transactions");
+        }
+        assert_eq!(read_within(test.db.clone()).await.unwrap(), 1, "inside of them");
+        assert!(many().await.into_iter().all(|found| found.unwrap() == 1));
+    }
+    let counted: Vec<Thing> = test.db.all(ALL, params![]).await.unwrap();
+    assert_eq!(counted[0].number, Some(2), "and what ran again was done once");
+}
+
 #[tokio::test]
 async fn a_statement_that_runs_too_long_is_cut_off() {
     let test = open().await;

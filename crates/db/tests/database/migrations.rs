@@ -62,6 +62,47 @@ async fn of_many_nodes_that_start_at_once_one_migrates() {
     assert_eq!(applied, ["first", "second"]);
 }
 
+/// A node of 0.1, as far as the database sees it. Waiting costs ten seconds, so the waits are side by side.
+#[tokio::test]
+async fn nodes_that_could_not_work_on_what_comes_must_stop_first() {
+    const BOTH: &[Migration] = &[FIRST, SECOND];
+    if !TestDb::on_postgres() {
+        // An embedded database has one server, which holds a lock.
+        return;
+    }
+    let stand_in = async |test: &TestDb, name: &str| {
+        let config = test.url.parse::<tokio_postgres::Config>().unwrap().application_name(name).to_owned();
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    };
+    let refused = async |name: &str| {
+        let test = TestDb::empty().await;
+        let other = stand_in(&test, name).await;
+        assert_eq!(test.db.migrate_to(&BOTH[..1], START).await.unwrap(), ["first"], "nobody knows an empty database");
+        let error = test.db.migrate_to(BOTH, START).await.unwrap_err();
+        assert!(matches!(error, MigrateError::Beside { connections: 1, .. }), "{error}");
+        let tables = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM pg_tables WHERE tablename = 'two'";
+        assert_eq!(count(&test.db, tables).await, 0, "nothing was changed");
+        drop(other);
+        assert_eq!(test.db.migrate_to(BOTH, START).await.unwrap(), ["second"], "it went away");
+    };
+    let welcome = async |name: &str| {
+        let test = TestDb::empty().await;
+        let _other = stand_in(&test, name).await;
+        test.db.migrate_to(&BOTH[..1], START).await.unwrap();
+        assert_eq!(test.db.migrate_to(BOTH, START).await.unwrap(), ["second"], "{name}");
+    };
+    futures_util::join!(
+        refused("janua"),
+        refused("janua/20"),
+        welcome("janua/62"),
+        welcome("janua/1000"),
+        welcome("janua-move"),
+        welcome("psql")
+    );
+}
+
 #[tokio::test]
 async fn the_products_own_migrations_apply() {
     let test = TestDb::migrated().await;

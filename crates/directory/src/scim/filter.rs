@@ -137,9 +137,8 @@ impl<'a> Parser<'a> {
 
     fn peek_word(&mut self) -> &'a str {
         self.blanks();
-        let is_in = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.' | '$');
         let rest = self.rest();
-        &rest[..rest.find(|c| !is_in(c)).unwrap_or(rest.len())]
+        &rest[..rest.find(|c| !is_in_word(c)).unwrap_or(rest.len())]
     }
 
     fn takes_word(&mut self, wanted: &str) -> bool {
@@ -217,7 +216,9 @@ impl<'a> Parser<'a> {
             }
             return wrong(format!("The string at position {} does not end.", self.at));
         }
-        let word = self.peek_word();
+        // A plus belongs to the exponent of a number alone.
+        let rest = self.rest();
+        let word = &rest[..rest.find(|c| !is_in_word(c) && c != '+').unwrap_or(rest.len())];
         let value = match word.to_ascii_lowercase().as_str() {
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
@@ -230,6 +231,10 @@ impl<'a> Parser<'a> {
         self.at += word.len();
         Ok(value)
     }
+}
+
+fn is_in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.' | '$')
 }
 
 fn one_or(mut terms: Vec<Filter>, all: fn(Vec<Filter>) -> Filter) -> Filter {

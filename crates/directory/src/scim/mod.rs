@@ -4,18 +4,18 @@
 //! what happens to existing accounts). Groups are those that the provider pushes, and one for each role.
 mod answer;
 mod discovery;
-mod document;
+pub mod document;
 pub mod events;
 mod everything;
-mod filter;
+pub mod filter;
 mod group;
 mod groups;
 mod names;
-mod patch;
+pub mod patch;
 mod provision;
-mod schema;
+pub mod schema;
 mod search;
-mod sql;
+pub mod sql;
 mod tokens;
 mod user;
 mod users;

@@ -243,7 +243,7 @@ static USER_SCHEMA: Schema = Schema {
         Attribute::complex(
             "emails",
             "Emails. The primary one is invited; otherwise the first of type work; otherwise the first.",
-            &[Attribute::text("value", "The address."), DISPLAY, TYPE.words(&["work", "home", "other"]), PRIMARY],
+            &[Attribute::text("value", "The email."), DISPLAY, TYPE.words(&["work", "home", "other"]), PRIMARY],
         )
         .many(),
         Attribute::complex("phoneNumbers", "Numbers.", &PLURAL).many(),
@@ -309,7 +309,7 @@ static ENTERPRISE_SCHEMA: Schema = Schema {
     says: "Enterprise attributes of a user.",
     attributes: &[
         Attribute::text("employeeNumber", "A number or code."),
-        Attribute::text("costCenter", "Who pays."),
+        Attribute::text("costCenter", "The cost center."),
         Attribute::text("organization", "The company."),
         Attribute::text("division", "The division."),
         Attribute::text("department", "The department."),
@@ -333,7 +333,7 @@ static GROUP_SCHEMA: Schema = Schema {
         Attribute::text("displayName", "Name of the group; unique in the organization.").required().unique(),
         Attribute::complex(
             "members",
-            "Who is in it.",
+            "The members of the group.",
             &[
                 Attribute::text("value", "The user's id.").exact().immutable(),
                 Attribute::reference("$ref", "The user.", &["User"]).immutable(),

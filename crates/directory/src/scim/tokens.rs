@@ -34,7 +34,7 @@ struct NewToken {
     /// A name for the token.
     #[schemars(length(max = 100), regex(pattern = "\\S"))]
     name: String,
-    /// Left out: it does not run out.
+    /// Left out: it does not expire.
     expires_at: Option<Timestamp>,
 }
 

@@ -1,5 +1,5 @@
 //! Bounces and complaints that come after a mail was accepted: by mail to a return path of our own, or from the relay.
-mod dsn;
+pub mod dsn;
 mod listener;
 mod relays;
 

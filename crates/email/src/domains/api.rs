@@ -165,6 +165,7 @@ async fn add_email_domain(
         has_return_path: false,
         findings: InJson(vec![]),
         created_at: now,
+        pending_since: None,
         checked_at: None,
         verified_at: None,
         next_check_at: Some(rules::first_check(now)),
@@ -231,6 +232,7 @@ async fn verify_email_domain(
             caller.hold(tx).await?;
             let mut held = Domain::hold(tx, domain.app_id, &domain.hostname).await?.ok_or(NOT_FOUND)?;
             (held.status, held.checks) = (DomainStatus::Pending, 0);
+            held.pending_since = Some(janua.clock.now());
             held.save(tx).await?;
             Ok(held)
         })?;

@@ -177,7 +177,10 @@ async fn look_at_dmarc(dns: &Resolver, hostname: &str, record: &mut RecordState)
         }
     }
     let (status, hint) = match found.len() {
-        0 => (RecordStatus::Missing, Some("Large providers expect a DMARC policy, at least p=none.")),
+        0 => (
+            RecordStatus::Missing,
+            Some("Large providers want a DMARC policy, at least p=none, and require it from 5,000 emails a day."),
+        ),
         1 => (RecordStatus::Ok, None),
         _ => (RecordStatus::Mismatch, Some("There are two DMARC records; both are ignored. Keep one.")),
     };

@@ -7,7 +7,7 @@ mod rules;
 
 use kernel::{http::Routes, jobs::Jobs, ports::dns::Resolver};
 
-pub use model::{Domain, GONE};
+pub use model::{Domain, GONE, is_of_another};
 
 /// The name servers that domains are looked up at.
 pub struct MailDns(pub Resolver);

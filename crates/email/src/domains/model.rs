@@ -7,7 +7,7 @@ use tenancy::{apps::ApplicationId, gone::Gone, orgs::OrgId};
 
 use crate::words::{Algorithm, DomainStatus};
 
-/// What was found of one record.
+/// The state of one record.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordState {
@@ -22,7 +22,7 @@ pub struct RecordState {
     pub parts: Vec<String>,
     pub required: bool,
     pub status: RecordStatus,
-    /// What stands there.
+    /// The values found.
     #[serde(default)]
     pub found: Vec<String>,
     pub hint: Option<String>,
@@ -50,6 +50,8 @@ pub struct Domain {
     pub has_return_path: bool,
     pub findings: InJson<Vec<RecordState>>,
     pub created_at: Timestamp,
+    /// None for a domain that was never asked for anew.
+    pub pending_since: Option<Timestamp>,
     pub checked_at: Option<Timestamp>,
     pub verified_at: Option<Timestamp>,
     pub next_check_at: Option<Timestamp>,
@@ -67,6 +69,7 @@ row!(Domain {
     has_return_path,
     findings,
     created_at,
+    pending_since,
     checked_at,
     verified_at,
     next_check_at,
@@ -128,7 +131,8 @@ impl Domain {
     pub async fn save(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "UPDATE email_domain SET status = $3, signing = $4, has_return_path = $5, findings = $6, checked_at = $7,
-                 verified_at = $8, next_check_at = $9, checks = $10, missing_since = $11, failing_since = $12
+                 verified_at = $8, next_check_at = $9, checks = $10, missing_since = $11, failing_since = $12,
+                 pending_since = $13
              WHERE app_id = $1 AND hostname = $2",
             params![
                 self.app_id,
@@ -142,7 +146,8 @@ impl Domain {
                 self.next_check_at,
                 self.checks,
                 self.missing_since,
-                self.failing_since
+                self.failing_since,
+                self.pending_since
             ],
         )
         .await?;
@@ -168,6 +173,19 @@ pub async fn take_host(tx: &mut Tx, hostname: &str, org: OrgId) -> db::Result<bo
 pub async fn holder(tx: &mut Tx, hostname: &str) -> db::Result<Option<OrgId>> {
     let sql = holding!("SELECT org_id FROM email_host WHERE hostname = $1");
     Ok(tx.opt::<(OrgId,)>(sql, params![hostname]).await?.map(|(org,)| org))
+}
+
+/// Whether another organization has proven a host below a domain, or one between the two.
+pub async fn is_of_another(mut from: impl Read, host: &str, domain: &Domain) -> db::Result<bool> {
+    let mut name = host;
+    while name.len() > domain.hostname.len() {
+        let sql = "SELECT org_id FROM email_host WHERE hostname = $1";
+        if from.opt::<(OrgId,)>(sql, params![name]).await?.is_some_and(|(org,)| org != domain.org_id) {
+            return Ok(true);
+        }
+        name = name.split_once('.').map_or("", |(_, above)| above);
+    }
+    Ok(false)
 }
 
 /// Moves a host to an organization that has proven the name itself, and answers the domains of others that lose it.

@@ -58,7 +58,7 @@ pub fn settle(domain: &mut Domain, records: &[RecordState], now: Timestamp, is_t
             (domain.missing_since, domain.failing_since) = (None, None);
             News::Verified
         }
-        (DomainStatus::Pending, _) if now.since(domain.created_at) >= PENDING => {
+        (DomainStatus::Pending, _) if now.since(domain.pending_since.unwrap_or(domain.created_at)) >= PENDING => {
             domain.status = DomainStatus::Failed;
             News::Failed
         }
@@ -148,6 +148,7 @@ mod tests {
             has_return_path: false,
             findings: InJson(vec![]),
             created_at: START,
+            pending_since: None,
             checked_at: None,
             verified_at: None,
             next_check_at: None,
@@ -222,6 +223,16 @@ mod tests {
         }
         assert_eq!(looks[..5], [1, 2, 5, 15, 60]);
         assert!(domain.status == DomainStatus::Failed && now.since(START) >= PENDING);
+    }
+
+    #[test]
+    fn a_domain_that_is_asked_for_anew_has_its_14_days_once_more() {
+        let mut domain = domain(DomainStatus::Pending);
+        let day = |days: u64| after(days * 24 * 60);
+        domain.pending_since = Some(day(30));
+        assert_eq!(settle(&mut domain, &record(RecordStatus::Missing), day(30), false), News::None);
+        assert_eq!(settle(&mut domain, &record(RecordStatus::Missing), day(43), false), News::None);
+        assert_eq!(settle(&mut domain, &record(RecordStatus::Missing), day(44), false), News::Failed);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use kernel::{
     ports::{
         SendError,
         mail::{self, Mail},
+        smtp::Patience,
     },
 };
 use lettre::address::Envelope;
@@ -20,7 +21,13 @@ use crate::{
     bounces::return_path,
     domains::keys::Keyring,
     sending::{Message, Recipient, content::Content},
+    suppressions::Suppression,
+    words::Reason,
 };
+
+/// A relay looks at what is in a mail before it takes it. Without waiting for its answer the mail goes out twice, so it has
+/// half of what RFC 5321 (4.5.3.2.6) gives it.
+const RELAY: Patience = Patience { message: Duration::from_mins(5), ..Patience::DEFAULT };
 
 /// How apps' mail leaves this node: by connections of its own, so that it takes none from the platform's mail.
 pub struct Courier {
@@ -30,15 +37,54 @@ pub struct Courier {
     driver: Option<Arc<dyn Mail>>,
     relay: Relay,
     connections: Semaphore,
+    #[cfg(test)]
+    pub in_hand: InHand,
+}
+
+/// How many mails are ready to be sent, and the most there were at once.
+#[cfg(test)]
+#[derive(Default)]
+pub struct InHand(std::sync::Mutex<(usize, usize)>);
+
+#[cfg(test)]
+impl InHand {
+    fn one_more(&self) -> impl Drop {
+        struct One<'a>(&'a InHand);
+        impl Drop for One<'_> {
+            fn drop(&mut self) {
+                db::lock(&self.0.0).0 -= 1;
+            }
+        }
+        let mut counts = db::lock(&self.0);
+        counts.0 += 1;
+        counts.1 = counts.1.max(counts.0);
+        One(self)
+    }
+
+    /// Now, and at most.
+    pub fn counts(&self) -> (usize, usize) {
+        *db::lock(&self.0)
+    }
 }
 
 impl Courier {
     pub fn of(config: &Config) -> Self {
+        Self::with_patience(config, RELAY)
+    }
+
+    pub fn with_patience(config: &Config, patience: Patience) -> Self {
         let settings = config.of::<Settings>();
         let connections = settings.email_connections.get();
-        let driver = config.smtp_url.as_ref().and_then(|_| mail::from_config(config).ok());
+        let driver = config.smtp_url.as_ref().and_then(|_| mail::with_patience(config, patience).ok());
         let is_direct = settings.email_delivery == Delivery::Direct;
-        Self { is_direct, driver, relay: Relay::with_places(connections), connections: Semaphore::new(connections) }
+        Self {
+            is_direct,
+            driver,
+            relay: Relay::with_places(connections),
+            connections: Semaphore::new(connections),
+            #[cfg(test)]
+            in_hand: InHand::default(),
+        }
     }
 
     /// Why nothing is tried now, and for how long.
@@ -50,11 +96,14 @@ impl Courier {
         janua.config.of::<Settings>().email_connections.get()
     }
 
+    /// Mail of the platform's own sender goes by the platform's own relay.
+    fn is_direct(&self, due: &Due) -> bool {
+        self.is_direct && due.app_id.is_some()
+    }
+
     async fn deliver(&self, janua: &Janua, due: &Due, envelope: &Envelope, bytes: &[u8]) -> Tried {
         let id = &due.id.to_string();
-        let Ok(_place) = self.connections.acquire().await else { return Tried::Postponed(Duration::from_secs(1)) };
-        // Mail of the platform's own sender goes by the platform's own relay.
-        if self.is_direct && due.app_id.is_some() {
+        if self.is_direct(due) {
             // A server that is away is one recipient domain's, and so is the lane that rests.
             return match direct::deliver(janua, envelope, bytes).await {
                 Ok(answer) => Tried::Delivered(answer),
@@ -92,14 +141,25 @@ pub enum Tried {
     Refused(String),
     /// The app may not send for now.
     Paused,
+    /// The recipient is on the suppression list since it was stored.
+    Suppressed(Reason),
     /// It is gone, or was canceled.
     Gone,
 }
 
-/// Makes one attempt.
+/// Makes one attempt. A mail is read and signed once it has its turn, so no more are in memory than there are connections.
 pub async fn attempt(janua: &Janua, due: &Due) -> Tried {
+    let courier = janua.own::<Courier>();
+    let Ok(_place) = courier.connections.acquire().await else { return Tried::Postponed(Duration::from_secs(1)) };
+    if let Some(wait) = courier.is_away(janua).filter(|_| !courier.is_direct(due)) {
+        return Tried::Postponed(wait.max(Duration::from_secs(1)));
+    }
     match prepare(janua, due).await {
-        Ok(Ready::Mail { envelope, bytes }) => janua.own::<Courier>().deliver(janua, due, &envelope, &bytes).await,
+        Ok(Ready::Mail { envelope, bytes }) => {
+            #[cfg(test)]
+            let _in_hand = courier.in_hand.one_more();
+            courier.deliver(janua, due, &envelope, &bytes).await
+        }
         Ok(Ready::Not(tried)) => tried,
         Err(fault) => {
             let cause = fault.cause().map_or_else(|| fault.to_string(), |(cause, _)| cause.to_owned());
@@ -123,6 +183,11 @@ async fn prepare(janua: &Janua, due: &Due) -> Result<Ready> {
     }
     let recipient = Recipient::find(&janua.db, due.id).await?.filter(|one| one.next_at.is_some());
     let Some(recipient) = recipient else { return Ok(Ready::Not(Tried::Gone)) };
+    if let Some(app) = due.app_id
+        && let Some(entry) = Suppression::find(&janua.db, app, &recipient.email_key, janua.clock.now()).await?
+    {
+        return Ok(Ready::Not(Tried::Suppressed(entry.reason)));
+    }
     let message: Message = Message::any(&janua.db, due.message_id).await?;
     let Some(sealed) = Message::sealed(&janua.db, due.message_id).await? else {
         return Ok(Ready::Not(Tried::Refused("the content is gone".into())));

@@ -28,9 +28,11 @@ const KEPT: Duration = Duration::from_mins(5);
 const MOST_KEPT: usize = 10_000;
 const MOST_SERVERS: usize = 8;
 const MOST_ADDRESSES: usize = 2;
-/// Afterwards no other server is tried: what was begun must end within the lane's lease.
+/// Afterwards no other server is tried.
 const PATIENCE: Duration = Duration::from_mins(1);
 const CONNECT: Duration = Duration::from_secs(10);
+/// After the end of a message. Servers look at what is in it, but one that says nothing takes a connection from all others.
+const MESSAGE: Duration = Duration::from_mins(2);
 
 /// Where mail for a domain goes.
 struct Route {
@@ -54,7 +56,7 @@ pub struct Routes {
 pub async fn deliver(janua: &Janua, envelope: &Envelope, bytes: &[u8]) -> Result<String, SendError> {
     let domain = envelope.to().first().map(|to| to.domain().to_lowercase()).unwrap_or_default();
     if domain.starts_with('[') {
-        return Err(SendError::Never("550 5.1.2 mail is delivered to domains, not to addresses of machines".into()));
+        return Err(SendError::Never("550 5.1.2 mail is delivered to domains, not to IP addresses".into()));
     }
     let (routes, settings) = (janua.own::<Routes>(), janua.config.of::<Settings>());
     let route = routes.of(janua, &domain).await?;
@@ -124,7 +126,7 @@ impl Routes {
         } else {
             Security::IfOffered
         };
-        let patience = Patience { connect: CONNECT, ..Patience::default() };
+        let patience = Patience { connect: CONNECT, message: MESSAGE, ..Patience::default() };
         let made = Arc::new(Smtp::to_exchange(at, hello, &security, patience)?);
         if lines.len() >= MOST_KEPT {
             lines.clear();

@@ -1,7 +1,7 @@
 //! A node's part in delivering: a lane for each recipient domain that has mail waiting, as many as the settings allow.
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt as _, future::join_all, stream};
+use futures_util::{Stream, StreamExt as _, future::join_all, stream};
 use kernel::{Janua, fault::Result, transact};
 use tenancy::messages::mail;
 use tokio::{sync::Semaphore, task::JoinSet, time};
@@ -13,12 +13,16 @@ use super::{
 };
 use crate::Settings;
 
+type Ended = (Due, Tried);
+
 /// How long a node waits at most before it looks again: what other nodes wrote is not announced here.
 const LOOK: Duration = Duration::from_secs(1);
 /// What is looked up at once, so that memory does not grow with what waits.
 const BATCH: u32 = 32;
-/// After this long a lane begins nothing more, so that everything it began ends within its lease.
+/// After this long a lane begins nothing more, and others have their turn.
 const TURN: Duration = Duration::from_secs(20);
+/// A conversation may take minutes. So often the lease of its lane is renewed, and what ended meanwhile is written down.
+const PULSE: Duration = Duration::from_secs(30);
 /// A lane stands back for the platform's own mail for this long at most.
 const MANNERS: Duration = Duration::from_secs(10);
 /// After so many refusals in a row a lane rests.
@@ -96,7 +100,7 @@ async fn lane(janua: &Janua, held: Held) {
     }
 }
 
-/// Delivers what is due, a batch at a time; how attempts ended is written once for each batch.
+/// Delivers what is due, a batch at a time; how attempts ended is written once for each batch, or each pulse.
 async fn deliver(janua: &Janua, held: &Held, failures: &mut u32, rest: &mut Option<Duration>) -> Result<()> {
     let began = time::Instant::now();
     loop {
@@ -111,30 +115,59 @@ async fn deliver(janua: &Janua, held: &Held, failures: &mut u32, rest: &mut Opti
             let tried = if is_late { Tried::Postponed(Duration::ZERO) } else { attempt(janua, &due).await };
             (due, tried)
         });
-        let tried: Vec<_> = attempts.buffer_unordered(Courier::width(janua)).collect().await;
-        for (_, tried) in &tried {
-            match tried {
-                Tried::Postponed(wait) => *rest = Some((*rest).unwrap_or_default().max(*wait)),
-                Tried::Done(Ok(_)) | Tried::Delivered(_) => *failures = 0,
-                Tried::Done(Err(_)) => *failures = failures.saturating_add(1),
-                _ => {}
-            }
+        let mut attempts = pin!(attempts.buffer_unordered(Courier::width(janua)));
+        let (mut goes_on, mut is_over) = (true, false);
+        while !is_over {
+            let mut tried = vec![];
+            is_over = gather(attempts.as_mut(), &mut tried).await;
+            // A lane that was lost is another node's; what is under way is not cut off.
+            goes_on = goes_on && write_down(janua, held, &tried).await?;
+            count(&tried, failures, rest);
         }
-        let goes_on = transact!(janua, async |tx| {
-            if !held.keep(tx).await? {
-                return Ok(false);
-            }
-            for (due, tried) in &tried {
-                outcome::note(tx, janua, due, tried).await?;
-            }
-            Ok(true)
-        })?;
         if *failures >= REFUSALS && rest.is_none() {
             let doubled = FIRST_REST.saturating_mul(1 << (*failures - REFUSALS).min(8));
             *rest = Some(doubled.min(LONGEST_REST));
         }
         if !goes_on || rest.is_some() {
             return Ok(());
+        }
+    }
+}
+
+/// What ends until the next pulse; answers whether that was all.
+async fn gather(mut attempts: impl Stream<Item = Ended> + Unpin, tried: &mut Vec<Ended>) -> bool {
+    let mut pulse = pin!(time::sleep(PULSE));
+    loop {
+        tokio::select! {
+            next = attempts.next() => match next {
+                Some(one) => tried.push(one),
+                None => return true,
+            },
+            () = &mut pulse => return false,
+        }
+    }
+}
+
+/// Renews the lease, and answers `false` when the lane is not ours any more.
+async fn write_down(janua: &Janua, held: &Held, tried: &[Ended]) -> Result<bool> {
+    transact!(janua, async |tx| {
+        if !held.renew(tx, janua.clock.now()).await? {
+            return Ok(false);
+        }
+        for (due, tried) in tried {
+            outcome::note(tx, janua, due, tried).await?;
+        }
+        Ok(true)
+    })
+}
+
+fn count(tried: &[Ended], failures: &mut u32, rest: &mut Option<Duration>) {
+    for (_, tried) in tried {
+        match tried {
+            Tried::Postponed(wait) => *rest = Some((*rest).unwrap_or_default().max(*wait)),
+            Tried::Done(Ok(_)) | Tried::Delivered(_) => *failures = 0,
+            Tried::Done(Err(_)) => *failures = failures.saturating_add(1),
+            _ => {}
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 /// The topic on which new mail is announced to the dispatcher of this node.
 pub const TOPIC: &str = "email";
 
-/// Longer than a lane's turn and the longest conversation with a server together.
+/// Renewed while its mails are under way, so that a lane of a dead node is soon another one's.
 const LEASE: Duration = Duration::from_mins(3);
 
 /// Says that these lanes have something to deliver from these moments on.
@@ -70,13 +70,10 @@ impl Held {
         Ok(db.opt::<(Timestamp,)>(sql, params![now]).await?.map(|(at,)| at))
     }
 
-    /// Whether it is still ours; if so, it stays ours until the transaction ends.
-    pub async fn keep(&self, tx: &mut Tx) -> db::Result<bool> {
-        const KEEP: Sql = Sql::two(
-            "SELECT domain FROM email_lane WHERE domain = $1 AND fence = $2",
-            "SELECT domain FROM email_lane WHERE domain = $1 AND fence = $2 FOR NO KEY UPDATE",
-        );
-        Ok(tx.opt::<(String,)>(KEEP, params![&self.domain, self.fence]).await?.is_some())
+    /// Makes it ours for another lease; `false` when it is another node's by now.
+    pub async fn renew(&self, tx: &mut Tx, now: Timestamp) -> db::Result<bool> {
+        let sql = "UPDATE email_lane SET held_until = $3 WHERE domain = $1 AND fence = $2";
+        Ok(tx.exec(sql, params![&self.domain, self.fence, now.plus(LEASE)]).await? == 1)
     }
 
     /// Lets go of it until its next mail is due, or until `rest` is over.

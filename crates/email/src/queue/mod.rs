@@ -8,6 +8,10 @@ mod outcome;
 mod policy;
 
 pub use attempt::Courier;
+#[cfg(test)]
+pub use attempt::Tried;
 pub use direct::Routes;
 pub use dispatch::{deliver_due, run};
-pub use outcome::{Report, ReportKind, is_hard, report};
+#[cfg(test)]
+pub use outcome::note;
+pub use outcome::{Report, ReportKind, is_hard, on_the_list, report};

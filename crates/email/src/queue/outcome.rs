@@ -24,6 +24,8 @@ const GROWTH: f64 = 1.3;
 const PAUSED_WAIT: Duration = Duration::from_mins(15);
 /// So many mails that failed in a week are a recipient that does not read them.
 const SOFT_BOUNCES: i64 = 5;
+/// Reports of one mail that is still being tried elsewhere.
+const MOST_SOFT: i64 = 20;
 const WEEK: Duration = Duration::from_hours(7 * 24);
 const HARD_KEPT: Duration = Duration::from_hours(180 * 24);
 
@@ -33,6 +35,9 @@ pub async fn note(tx: &mut Tx, janua: &Janua, due: &Due, tried: &Tried) -> Resul
         return Ok(());
     }
     let Some(mut mail) = Recipient::hold(tx, due.id).await? else { return Ok(()) };
+    if mail.next_at.is_none() {
+        return note_late(tx, janua, &mut mail, tried).await;
+    }
     match tried {
         Tried::Gone => {}
         Tried::Postponed(_) => {
@@ -44,6 +49,9 @@ pub async fn note(tx: &mut Tx, janua: &Janua, due: &Due, tried: &Tried) -> Resul
             (mail.status, mail.answer) = (Status::Deferred, Some("sending is paused".into()));
             mail.next_at = Some(janua.clock.now().plus(PAUSED_WAIT));
             mail.save(tx).await?;
+        }
+        Tried::Suppressed(reason) => {
+            end(tx, janua, &mut mail, Status::Suppressed, &on_the_list(*reason)).await?;
         }
         Tried::Refused(why) => fail(tx, janua, &mut mail, why).await?,
         Tried::Done(Ok(answer)) => sent(tx, janua, &mut mail, Status::Sent, answer).await?,
@@ -57,6 +65,25 @@ pub async fn note(tx: &mut Tx, janua: &Janua, due: &Due, tried: &Tried) -> Resul
         }
     }
     Ok(())
+}
+
+/// The mail ended while it was being sent: it was canceled, or a report was faster. It never waits again, but what went out
+/// is not called canceled.
+async fn note_late(tx: &mut Tx, janua: &Janua, mail: &mut Recipient, tried: &Tried) -> Result<()> {
+    match tried {
+        Tried::Done(Ok(answer)) if mail.status == Status::Canceled => {
+            sent(tx, janua, mail, Status::Sent, answer).await
+        }
+        Tried::Delivered(answer) if mail.status == Status::Canceled => {
+            sent(tx, janua, mail, Status::Delivered, answer).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why nothing goes to a recipient.
+pub fn on_the_list(reason: Reason) -> String {
+    format!("on the suppression list: {}", reason.name())
 }
 
 async fn sent(tx: &mut Tx, janua: &Janua, mail: &mut Recipient, status: Status, answer: &str) -> Result<()> {
@@ -127,7 +154,10 @@ async fn bounce(tx: &mut Tx, janua: &Janua, mail: &mut Recipient, answer: &str) 
     events::record(tx, janua, &By::default(), About::app(&application), &event).await?;
     if is_hard(answer) {
         suppress(tx, janua, mail, Reason::Bounce, answer, Some(HARD_KEPT)).await?;
-        health::count(tx, application.id, janua.clock.now(), Count { bounced: 1, ..Count::default() }).await?;
+        // One that comes back later was counted as sent before.
+        let sent = if mail.sent_at.is_some() { -1 } else { 0 };
+        let count = Count { bounced: 1, sent, ..Count::default() };
+        health::count(tx, application.id, janua.clock.now(), count).await?;
         health::judge(tx, janua, &application).await?;
     }
     Ok(())
@@ -215,10 +245,12 @@ pub async fn report(tx: &mut Tx, janua: &Janua, mail: &Recipient, report: &Repor
             health::judge(tx, janua, &application).await
         }
         ReportKind::Unsubscribed => {
-            MailEvent::insert(tx, janua, mail.id, "unsubscribed", None).await?;
+            MailEvent::insert_at_most(tx, janua, mail.id, "unsubscribed", None, 1).await?;
             suppress(tx, janua, &mail, Reason::Unsubscribe, detail, None).await
         }
-        ReportKind::Soft => Ok(MailEvent::insert(tx, janua, mail.id, "soft_bounce", Some(detail)).await?),
+        ReportKind::Soft => {
+            Ok(MailEvent::insert_at_most(tx, janua, mail.id, "soft_bounce", Some(detail), MOST_SOFT).await?)
+        }
         _ => Ok(()),
     }
 }

@@ -1,10 +1,12 @@
 //! `POST /apps/{appId}/email/send` and `…/batch`: mail from a verified domain of the app.
+use std::{mem, sync::Arc};
+
 use axum::extract::State;
 use db::Tx;
 use kernel::{
     Janua,
     clock::Timestamp,
-    fault::{IDEMPOTENCY_MISMATCH, INVALID, RATE_LIMITED, Result},
+    fault::{Fault, IDEMPOTENCY_MISMATCH, INVALID, RATE_LIMITED, Result},
     http::{Json, Routes},
     transact,
 };
@@ -19,17 +21,20 @@ use tenancy::{
 use super::{
     Address, LARGEST_BODY, Message, MessageId, NO_VERIFIED_DOMAIN, SENDER_NOT_VERIFIED, SENDING_PAUSED, Sent,
     request::{CheckedMail, Findings, NewMail, check_subject},
-    store::{self, Prepared},
+    store::{self, Prepared, Request},
 };
 use crate::{
     access::OnceKey,
-    domains::Domain,
+    domains::{self, Domain},
     health,
     pace::Pace,
     templates::{self, UNKNOWN_TEMPLATE},
+    workers,
 };
 
 const MOST_MESSAGES: usize = 100;
+/// What the messages of one request carry together. All of it is in memory until it is stored.
+const LARGEST_BATCH: usize = 20 * 1024 * 1024;
 
 pub fn routes() -> Routes {
     let codes = &[
@@ -94,18 +99,31 @@ struct Order<'a> {
 /// A message whose words are there; only its sender is still to be found.
 struct Draft {
     id: MessageId,
+    /// Without its content, which is sealed.
     mail: CheckedMail,
-    sealed: Vec<u8>,
+    sealed: Arc<[u8]>,
     subject: String,
-    request_hash: String,
+    request: Request,
 }
 
 async fn send(janua: &Janua, order: &Order<'_>, mails: Vec<NewMail>) -> Result<Vec<Sent>> {
     let (now, application) = (janua.clock.now(), &order.caller.application);
-    let mut drafts = vec![];
-    for (index, new) in mails.into_iter().enumerate() {
+    let requests: Vec<Request> = mails
+        .iter()
+        .enumerate()
+        .map(|(index, new)| Request {
+            idempotency_key: store::key_of(order.key, order.is_batch.then_some(index)),
+            hash: store::digest(janua, new),
+        })
+        .collect();
+    // What is stored already is answered as it was, whatever has become of templates, objects and domains since.
+    if let Some(sent) = store::find_repeated(janua, &store::sender_of(application.id), &requests).await? {
+        return Ok(sent);
+    }
+    let (mut drafts, mut room) = (vec![], LARGEST_BATCH);
+    for (index, (new, request)) in mails.into_iter().zip(requests).enumerate() {
         let prefix = if order.is_batch { format!("messages.{index}.") } else { String::new() };
-        drafts.push(draft(janua, application.id, new, &prefix, now).await?);
+        drafts.push(draft(janua, application.id, new, request, &prefix, &mut room).await?);
     }
     let recipients: usize = drafts.iter().map(|draft| Prepared::recipients(&draft.mail).len()).sum();
     janua.own::<Pace>().take(janua, application.org_id, recipients)?;
@@ -119,8 +137,15 @@ async fn send(janua: &Janua, order: &Order<'_>, mails: Vec<NewMail>) -> Result<V
     })
 }
 
-async fn draft(janua: &Janua, app: ApplicationId, new: NewMail, prefix: &str, now: Timestamp) -> Result<Draft> {
-    let request_hash = store::digest(janua, &new);
+async fn draft(
+    janua: &Janua,
+    app: ApplicationId,
+    new: NewMail,
+    request: Request,
+    prefix: &str,
+    room: &mut usize,
+) -> Result<Draft> {
+    let now = janua.clock.now();
     let mut mail = new.check(now, prefix)?;
     let subject = match &mail.template {
         None => mail.subject.clone().unwrap_or_default(),
@@ -135,11 +160,20 @@ async fn draft(janua: &Janua, app: ApplicationId, new: NewMail, prefix: &str, no
             subject
         }
     };
-    mail.fetch_stored(janua, app, prefix).await?;
-    mail.content.complete();
+    mail.fetch_stored(janua, app, prefix, *room).await?;
+    *room = room.checked_sub(mail.content.size()).ok_or_else(too_large)?;
     let id = MessageId::new(&janua.entropy, now);
-    let sealed = mail.content.seal(janua, id)?;
-    Ok(Draft { id, mail, sealed, subject, request_hash })
+    let (mut content, vault) = (mem::take(&mut mail.content), janua.clone());
+    let sealed = workers::run(janua, move || {
+        content.complete();
+        content.seal(&vault, id)
+    });
+    Ok(Draft { id, mail, sealed: sealed.await??.into(), subject, request })
+}
+
+/// The refusal of a batch that carries too much.
+pub fn too_large() -> Fault {
+    INVALID.at("messages", "too_long", "must carry at most 20 MiB together, with attachments and drawn templates")
 }
 
 /// Finds the sender of each: a verified domain of this app, and of no other.
@@ -149,14 +183,18 @@ async fn prepare(tx: &mut Tx, order: &Order<'_>, drafts: &[Draft], now: Timestam
     let usable: Vec<&Domain> = domains.iter().filter(|domain| domain.status.may_send()).collect();
     let first = usable.first().ok_or(NO_VERIFIED_DOMAIN)?;
     let mut prepared = vec![];
-    for (index, draft) in drafts.iter().enumerate() {
+    for draft in drafts {
         let (from, domain) = match &draft.mail.from {
             None => (format!("no-reply@{}", first.hostname), *first),
             Some(from) => {
                 let host = from.email.domain();
                 let domain =
                     usable.iter().filter(|domain| domain.covers(host)).max_by_key(|domain| domain.hostname.len());
-                (from.header(), *domain.ok_or(SENDER_NOT_VERIFIED)?)
+                let domain = *domain.ok_or(SENDER_NOT_VERIFIED)?;
+                if domains::is_of_another(&mut *tx, host, domain).await? {
+                    return Err(SENDER_NOT_VERIFIED.into());
+                }
+                (from.header(), domain)
             }
         };
         let message = Message {
@@ -169,7 +207,7 @@ async fn prepare(tx: &mut Tx, order: &Order<'_>, drafts: &[Draft], now: Timestam
             subject: draft.subject.clone(),
             tags: draft.mail.tags.clone(),
             template: draft.mail.template.as_ref().map(|used| used.name.clone()),
-            request_hash: Some(draft.request_hash.clone()),
+            request_hash: Some(draft.request.hash.clone()),
             scheduled_at: draft.mail.scheduled_at,
             created_at: now,
         };
@@ -177,7 +215,7 @@ async fn prepare(tx: &mut Tx, order: &Order<'_>, drafts: &[Draft], now: Timestam
             message,
             sealed: draft.sealed.clone(),
             recipients: Prepared::recipients(&draft.mail),
-            idempotency_key: store::key_of(order.key, order.is_batch.then_some(index)),
+            idempotency_key: draft.request.idempotency_key.clone(),
         });
     }
     Ok(prepared)

@@ -12,7 +12,7 @@ use lettre::message::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Address, Message, MessageId, Recipient};
+use super::{Address, Message, MessageId, Recipient, text::text_of};
 use crate::unsubscribe;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -36,7 +36,6 @@ pub struct Attachment {
 }
 
 const PURPOSE: &str = "email";
-const TEXT_WIDTH: usize = 78;
 
 fn place(id: MessageId) -> String {
     format!("email_message:sealed:{id}")
@@ -56,9 +55,14 @@ impl Content {
     /// Makes the text from the HTML where there is none.
     pub fn complete(&mut self) {
         if let (None, Some(html)) = (&self.text, &self.html) {
-            let text = html2text::from_read(html.as_bytes(), TEXT_WIDTH);
-            self.text = Some(text.unwrap_or_default());
+            self.text = Some(text_of(html));
         }
+    }
+
+    /// How many bytes it carries: words and attachments.
+    pub fn size(&self) -> usize {
+        let words = [&self.html, &self.text].into_iter().flatten().map(String::len);
+        words.chain(self.attachments.iter().map(|one| one.content.len() / 4 * 3)).sum()
     }
 
     /// The mail for one recipient, unsigned. Its Message-ID is the same each time.

@@ -5,6 +5,7 @@ mod model;
 mod platform;
 mod request;
 mod store;
+mod text;
 
 use kernel::{fault::Code, http::Routes};
 

@@ -124,8 +124,8 @@ impl Message {
         Ok(inserted == 1)
     }
 
-    pub async fn by_key(tx: &mut Tx, sender: &str, key: &str) -> db::Result<Option<Self>> {
-        tx.opt(columns!("WHERE m.sender = $1 AND m.idempotency_key = $2"), params![sender, key]).await
+    pub async fn by_key(mut from: impl Read, sender: &str, key: &str) -> db::Result<Option<Self>> {
+        from.opt(columns!("WHERE m.sender = $1 AND m.idempotency_key = $2"), params![sender, key]).await
     }
 
     /// Frees an idempotency key whose day is over.
@@ -302,7 +302,7 @@ impl Recipient {
     pub async fn cancel(tx: &mut Tx, message: MessageId, now: Timestamp) -> db::Result<Vec<Self>> {
         tx.put(
             "UPDATE email_recipient SET status = 'canceled', next_at = NULL, updated_at = $2
-             WHERE message_id = $1 AND next_at IS NOT NULL AND status <> 'deferred' RETURNING *",
+             WHERE message_id = $1 AND next_at IS NOT NULL RETURNING *",
             params![message, now],
         )
         .await
@@ -350,6 +350,20 @@ impl MailEvent {
             params![Id::<Self>::new(&janua.entropy, now), of, now, kind, detail],
         )
         .await
+    }
+
+    /// What strangers can repeat is noted so many times and no more.
+    pub async fn insert_at_most(
+        tx: &mut Tx,
+        janua: &kernel::Janua,
+        of: RecipientId,
+        kind: &str,
+        detail: Option<&str>,
+        most: i64,
+    ) -> db::Result<()> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_event WHERE recipient_id = $1 AND kind = $2";
+        let (count,): (i64,) = tx.one(sql, params![of, kind]).await?;
+        if count < most { Self::insert(tx, janua, of, kind, detail).await } else { Ok(()) }
     }
 
     pub async fn of_message(mut from: impl Read, message: MessageId) -> db::Result<Vec<Self>> {

@@ -16,7 +16,10 @@ use tenancy::{
     lent::{self, Lent, Wanted},
 };
 
-use super::content::{Attachment, Content};
+use super::{
+    api::too_large,
+    content::{Attachment, Content},
+};
 
 /// Recipients of one message, all kinds together.
 pub const MOST_RECIPIENTS: usize = 50;
@@ -394,16 +397,25 @@ fn check_type(wrong: &mut Findings, index: usize, content_type: &str) {
 
 impl CheckedMail {
     /// Puts the bytes of stored objects into the mail, as they are now. The caller may read what the app has stored.
-    pub async fn fetch_stored(&mut self, janua: &Janua, app: ApplicationId, prefix: &str) -> Result<(), Fault> {
+    /// `room` is what is left of the request they came with.
+    pub async fn fetch_stored(
+        &mut self,
+        janua: &Janua,
+        app: ApplicationId,
+        prefix: &str,
+        room: usize,
+    ) -> Result<(), Fault> {
         let mut wrong = Findings::below(prefix.to_owned());
         let there =
             |content: &Content| content.attachments.iter().map(|one| one.content.len() / 4 * 3).sum::<usize>();
         for (index, id) in std::mem::take(&mut self.stored) {
             let at = format!("attachments.{index}.objectId");
             let left = LARGEST_ATTACHMENTS.saturating_sub(there(&self.content));
-            let most = u64::try_from(left).unwrap_or_default();
+            let room = room.saturating_sub(self.content.size());
+            let most = u64::try_from(left.min(room)).unwrap_or_default();
             match lent::object(janua, Wanted { app, id: &id, most }).await? {
                 Lent::Unknown => wrong.say(&at, "unknown", "must be the id of a stored object of this app"),
+                Lent::TooLarge if room < left => return Err(too_large()),
                 Lent::TooLarge => wrong.say("attachments", "too_long", "must have at most 10 MiB together"),
                 Lent::Object(object) => {
                     let one = &mut self.content.attachments[index];

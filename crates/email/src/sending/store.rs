@@ -1,5 +1,8 @@
 //! A message as it enters the queue: quota, recipients and lanes in one transaction.
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use db::Tx;
 use kernel::{
@@ -22,7 +25,7 @@ use super::{
 };
 use crate::{
     MAILS, health,
-    queue::lanes,
+    queue::{lanes, on_the_list},
     suppressions::Suppression,
     words::{Kind, Status},
 };
@@ -31,7 +34,7 @@ use crate::{
 const TRIED: std::time::Duration = std::time::Duration::from_hours(3 * 24);
 const KEY_COUNTS: std::time::Duration = std::time::Duration::from_hours(24);
 
-/// What became of a request to send.
+/// The outcome of a request to send.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
@@ -48,7 +51,8 @@ pub struct Sent {
 /// A message that is ready to be stored.
 pub struct Prepared {
     pub message: Message,
-    pub sealed: Vec<u8>,
+    /// A closure that runs again does not copy it.
+    pub sealed: Arc<[u8]>,
     pub recipients: Vec<(Kind, Email)>,
     pub idempotency_key: Option<String>,
 }
@@ -90,6 +94,28 @@ pub async fn store(tx: &mut Tx, janua: &Janua, pool: Option<Pool>, mails: &[Prep
     Ok(answers)
 }
 
+/// What makes a request the same as another one.
+pub struct Request {
+    pub idempotency_key: Option<String>,
+    pub hash: String,
+}
+
+/// The answers to requests that were all stored before under their idempotency keys.
+pub async fn find_repeated(janua: &Janua, sender: &str, requests: &[Request]) -> Result<Option<Vec<Sent>>> {
+    let mut answers = vec![];
+    for request in requests {
+        let Some(key) = &request.idempotency_key else { return Ok(None) };
+        let earlier = Message::by_key(&janua.db, sender, key).await?;
+        let counts = |one: &Message| janua.clock.now().since(one.created_at) <= KEY_COUNTS;
+        let Some(earlier) = earlier.filter(counts) else { return Ok(None) };
+        if earlier.request_hash.as_ref() != Some(&request.hash) {
+            return Err(IDEMPOTENCY_MISMATCH.into());
+        }
+        answers.push(answer(&earlier, &Recipient::of(&janua.db, earlier.id).await?));
+    }
+    Ok((!answers.is_empty()).then_some(answers))
+}
+
 /// Inserts the message, or finds the one that was stored under the same key before.
 async fn known(tx: &mut Tx, janua: &Janua, mail: &Prepared) -> Result<Option<Sent>> {
     let key = mail.idempotency_key.as_deref();
@@ -97,7 +123,8 @@ async fn known(tx: &mut Tx, janua: &Janua, mail: &Prepared) -> Result<Option<Sen
         if mail.message.insert(tx, &mail.sealed, key).await? {
             return Ok(None);
         }
-        let earlier = Message::by_key(tx, &mail.message.sender, key.unwrap_or_default()).await?.ok_or(NOT_FOUND)?;
+        let earlier =
+            Message::by_key(&mut *tx, &mail.message.sender, key.unwrap_or_default()).await?.ok_or(NOT_FOUND)?;
         if janua.clock.now().since(earlier.created_at) > KEY_COUNTS {
             Message::forget_key(tx, earlier.id).await?;
             continue;
@@ -142,7 +169,7 @@ async fn insert(
             attempts: 0,
             next_at,
             expires_at: due.plus(TRIED),
-            answer: suppressed.map(|one| format!("on the suppression list: {}", one.reason.name())),
+            answer: suppressed.map(|one| on_the_list(one.reason)),
             relay_id: None,
             sent_at: None,
             created_at: message.created_at,
@@ -195,7 +222,7 @@ pub async fn deliver_again(
     let message = Message { id: fresh, created_at: now, scheduled_at: None, request_hash: None, ..old };
     let recipients = Recipient::of(&mut *tx, id).await?;
     let recipients = recipients.iter().filter_map(|one| Some((one.kind, Email::parse(&one.email)?))).collect();
-    let sealed = content.seal(janua, fresh)?;
+    let sealed = content.seal(janua, fresh)?.into();
     let mail = Prepared { message, sealed, recipients, idempotency_key: None };
     let sent = store(tx, janua, Some(Pool::from(application)), &[mail]).await?;
     Ok(sent.into_iter().next())

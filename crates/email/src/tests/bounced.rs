@@ -42,6 +42,51 @@ async fn a_recipient_that_does_not_exist_is_not_written_to_again() {
 }
 
 #[tokio::test]
+async fn what_waits_does_not_go_to_a_recipient_who_was_suppressed_meanwhile() {
+    let t = start().await;
+    let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
+    let mut later = mail("zoe@rcpt.test");
+    later["scheduledAt"] = json!(t.janua.clock.now().plus(std::time::Duration::from_mins(10)));
+    let scheduled = shop.sends(&t, &later).await;
+    assert_eq!(scheduled.body["status"], "scheduled", "{}", scheduled.text);
+    t.mailbox.refuse(Some(|| SendError::Later("451 4.7.1 greylisted".into())));
+    let deferred = shop.sends(&t, &mail("zoe@rcpt.test")).await;
+    deliver(&t).await;
+    assert_eq!(shop.message(&t, &deferred).await["status"], "deferred");
+    t.mailbox.refuse(None);
+    assert_eq!(shop.posts(&t, "/suppressions", &json!({ "email": "Zoe@rcpt.test" })).await.status, 200);
+    t.advance(std::time::Duration::from_mins(12));
+    deliver(&t).await;
+    assert!(delivered(&t).is_empty());
+    for sent in [scheduled, deferred] {
+        let message = shop.message(&t, &sent).await;
+        let answer = &message["recipients"][0]["answer"];
+        assert_eq!((&message["status"], answer), (&json!("suppressed"), &json!("on the suppression list: manual")));
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn what_waits_while_sending_is_paused_can_be_canceled() {
+    let t = start().await;
+    let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
+    let sent = shop.sends(&t, &mail("zoe@rcpt.test")).await;
+    let pause = "INSERT INTO email_sending (app_id, paused_at, judged_from) VALUES ($1, $2, 0)";
+    t.janua.db.exec(pause, db::params![&shop.app, t.janua.clock.now()]).await.unwrap();
+    deliver(&t).await;
+    assert_eq!(shop.message(&t, &sent).await["status"], "deferred");
+    let path = format!("/messages/{}/cancel", sent.body["messageId"].as_str().unwrap());
+    let canceled = shop.posts(&t, &path, &json!({})).await;
+    assert_eq!(canceled.body["status"], "canceled", "{}", canceled.text);
+    assert_eq!(shop.posts(&t, "/resume", &json!({})).await.status, 204);
+    t.happened().await;
+    t.advance(std::time::Duration::from_mins(20));
+    deliver(&t).await;
+    assert!(delivered(&t).is_empty());
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn too_many_bounces_pause_an_app() {
     let t = start().await;
     let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
@@ -104,6 +149,9 @@ async fn one_click_unsubscribes_and_looking_does_not() {
     assert_eq!(click(path).await.status, 200, "again");
     let list = shop.gets(&t, "/suppressions").await;
     assert_eq!(list.body["suppressions"][0]["reason"], "unsubscribe", "{}", list.text);
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_event WHERE kind = 'unsubscribed'";
+    let (noted,): (i64,) = t.janua.db.one(sql, vec![]).await.unwrap();
+    assert_eq!(noted, 1, "however often it is clicked");
     assert_eq!(shop.sends(&t, &body).await.body["status"], "suppressed");
     t.finish().await;
 }
@@ -209,6 +257,9 @@ async fn the_bounce_listener_takes_bounces_of_our_own_mail_and_nothing_else() {
     assert_eq!(right, ["250", "250", "250", "452", "354", "250"]);
     assert_eq!(shop.message(&t, &sent).await["status"], "bounced");
     t.expects(&["EMAIL_BOUNCED", "EMAIL_SUPPRESSED"]).await;
+    let overview = shop.gets(&t, "").await;
+    let counts = (&overview.body["sent"], &overview.body["bounced"]);
+    assert_eq!(counts, (&json!(0), &json!(1)), "one mail is counted once: {}", overview.text);
     // Once more changes nothing, and after 30 days it is refused.
     let again = talk(place, &["HELO x", "MAIL FROM:<>", &to(&path), "DATA", report]).await;
     assert_eq!(again.last().map(String::as_str), Some("250"));

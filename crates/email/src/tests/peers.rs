@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Keeps what it receives, to the byte. A file says at which step it refuses, and with which words: `rcpt 550 no such
-/// user`, `message cut`, `message hang`. `message keep-then-cut` keeps a mail and does not say so.
+/// user`, `message cut`, `message hang`, `message slow`. `message keep-then-cut` keeps a mail and does not say so.
 const PROGRAM: &str = "
 import asyncio, pathlib, ssl, sys
 from aiosmtpd.smtp import SMTP, AuthResult
@@ -58,6 +58,10 @@ class Handler:
             keep(envelope)
             server.transport.abort()
             return '250 OK'
+        if words('message') == 'slow':
+            await asyncio.sleep(2)
+            keep(envelope)
+            return '250 OK'
         said = await mood(server, 'message')
         if said is None:
             keep(envelope)
@@ -75,6 +79,18 @@ class Server(SMTP):
         if text.startswith('220 '):
             text = await mood(self, 'greeting') or text
         await super().push(text)
+    async def smtp_DATA(self, arg):
+        said = await mood(self, 'data')
+        if said:
+            await self.push(said)
+        else:
+            await super().smtp_DATA(arg)
+    async def smtp_STARTTLS(self, arg):
+        said = await mood(self, 'starttls')
+        if said:
+            await self.push(said)
+        else:
+            await super().smtp_STARTTLS(arg)
 
 def sign_in(server, session, envelope, mechanism, data):
     said = words('auth')

@@ -37,6 +37,14 @@ async fn pc20_an_app_sends_from_its_own_verified_hosts_alone() {
     let sql = "UPDATE email_domain SET subdomains = $2 WHERE app_id = $1";
     t.janua.db.exec(sql, db::params![&shop.app, true]).await.unwrap();
     assert_eq!(from(&shop, "x@sub.mail.example.test").await.status, 200, "with subdomains");
+    // A host below it that another organization has proven is that one's, with everything below.
+    let sql =
+        "INSERT INTO email_host (hostname, org_id) SELECT 'eve.mail.example.test', org_id FROM app WHERE id = $1";
+    t.janua.db.exec(sql, db::params![&other.app]).await.unwrap();
+    for wrong in ["x@eve.mail.example.test", "x@deep.eve.mail.example.test"] {
+        assert_eq!(from(&shop, wrong).await.refusal(), (403, "sender_not_verified"), "{wrong}");
+    }
+    assert_eq!(from(&shop, "x@sub.mail.example.test").await.status, 200);
     // Another app's key, and an id of another tenant.
     let ask = t.post(&shop.path("/send")).header("x-service-app-key", &other.key);
     assert_eq!(ask.json(&mail("zoe@rcpt.test")).await.status, 404);

@@ -14,6 +14,24 @@ use super::{
     *,
 };
 
+/// Every signature of a mail, with its algorithm, checked by mailauth with the keys of a name server.
+fn mailauth(mail: &str, port: u16) -> String {
+    let program = "
+import { Resolver } from 'node:dns/promises';
+import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
+const dns = new Resolver();
+dns.setServers([`127.0.0.1:${process.argv[1]}`]);
+const parts = [];
+for await (const part of process.stdin) parts.push(part);
+const { results } = await dkimVerify(Buffer.concat(parts), { resolver: (name, type) => dns.resolve(name, type) });
+console.log(results.map(one => `${one.algo} ${one.status.result}`).sort().join(', '));
+";
+    let folder = std::env::var("TEST_NODE").expect("TEST_NODE: scripts/test sets it, scripts/setup installs it");
+    let mut command = Command::new("node");
+    command.current_dir(folder).args(["--input-type=module", "-e", program, &port.to_string()]);
+    ask(&mut command, mail)
+}
+
 /// Every signature of a mail, checked by dkimpy with the keys of a name server.
 fn dkimpy(mail: &str, port: u16) -> String {
     let program = "
@@ -26,13 +44,17 @@ d = dkim.DKIM(sys.stdin.buffer.read())
 count = sum(1 for name, _ in d.headers if name.lower() == b'dkim-signature')
 print([d.verify(idx=i, dnsfunc=txt) for i in range(count)])
 ";
-    let mut child = Command::new(python())
-        .args(["-c", program, &port.to_string()])
+    ask(Command::new(python()).args(["-c", program, &port.to_string()]), mail)
+}
+
+/// What a program says to a mail.
+fn ask(command: &mut Command, mail: &str) -> String {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("python");
+        .expect("the program is installed");
     child.stdin.take().unwrap().write_all(mail.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = if output.status.success() { output.stdout } else { output.stderr };
@@ -101,6 +123,7 @@ async fn a_mail_goes_out_signed_from_a_domain_that_was_proven() {
     assert_eq!(received.len(), 3, "one for each recipient");
     for one in &received {
         assert_eq!(dkimpy(one, dns.port), "[True, True]", "{one}");
+        assert_eq!(mailauth(one, dns.port), "ed25519-sha256 pass, rsa-sha256 pass", "{one}");
         assert_eq!(mail_auth(one, dns.port).await, [true, true]);
         assert!(!one.contains("eve@hidden"), "who gets a blind copy is hidden: {one}");
         assert!(one.contains("List-Unsubscribe-Post: List-Unsubscribe=One-Click") && one.contains("X-Order: 17"));
@@ -108,6 +131,7 @@ async fn a_mail_goes_out_signed_from_a_domain_that_was_proven() {
     }
     let forged = received[0].replace("Subject: Receipt", "Subject: Forged");
     assert_eq!(dkimpy(&forged, dns.port), "[False, False]", "a signature that fits anything proves nothing");
+    assert_eq!(mailauth(&forged, dns.port), "ed25519-sha256 fail, rsa-sha256 fail");
     let envelopes = smtp.envelopes();
     assert!(envelopes.contains(&"hello@mail.example.test eve@hidden.test".to_owned()), "{envelopes:?}");
     let known = shop.message(&t, &sent).await;
@@ -151,6 +175,35 @@ async fn a_mail_is_stored_once_under_its_key_whoever_asks() {
     let later = later.json(&body).await;
     assert_ne!(later.body["messageId"], first.body["messageId"], "a key counts for a day");
     deliver(&t).await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_stored_is_answered_again_whatever_has_changed_since() {
+    let t = start().await;
+    let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
+    let template = json!({ "name": "hello", "subject": "Hello", "text": "Hello" });
+    assert_eq!(shop.posts(&t, "/templates", &template).await.status, 200);
+    let body = json!({ "to": "zoe@rcpt.test", "template": { "name": "hello" } });
+    let ask = async |path: &str, key: &str, body: &Value| {
+        let ask = t.post(&shop.path(path)).header("x-service-app-key", &shop.key).header("idempotency-key", key);
+        ask.json(body).await
+    };
+    let batch = json!({ "messages": [body, mail("bob@rcpt.test")] });
+    let (one, many) = (ask("/send", "one", &body).await, ask("/batch", "many", &batch).await);
+    assert_eq!((one.status, many.status), (200, 200), "{} {}", one.text, many.text);
+    deliver(&t).await;
+    assert_eq!(shop.deletes(&t, "/templates/hello").await.status, 204);
+    assert_eq!(shop.deletes(&t, "/domains/mail.example.test").await.status, 204);
+    let pause = "INSERT INTO email_sending (app_id, paused_at, judged_from) VALUES ($1, $2, 0)";
+    t.janua.db.exec(pause, db::params![&shop.app, t.janua.clock.now()]).await.unwrap();
+    let again = ask("/send", "one", &body).await;
+    assert_eq!((again.status, &again.body["messageId"]), (200, &one.body["messageId"]), "{}", again.text);
+    assert_eq!(again.body["status"], "sent", "as it is now");
+    let again = ask("/batch", "many", &batch).await;
+    assert_eq!(again.body["messages"][1]["messageId"], many.body["messages"][1]["messageId"], "{}", again.text);
+    assert_eq!(ask("/send", "one", &mail("bob@rcpt.test")).await.status, 409, "another mail under the same key");
+    assert_eq!(ask("/send", "two", &body).await.refusal(), (400, "unknown_template"));
     t.finish().await;
 }
 

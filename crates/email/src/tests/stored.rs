@@ -59,6 +59,17 @@ async fn a_stored_object_is_attached_as_it_is_and_those_of_others_are_unknown() 
     assert_eq!(shop.sends(&t, &body).await.body["errors"][0]["field"], "attachments.0.filename");
     body["attachments"] = json!([{ "objectId": large }, { "objectId": large }]);
     assert_eq!(shop.sends(&t, &body).await.body["errors"][0]["field"], "attachments");
+    // Three of these are as much as one request carries, however few its own bytes are.
+    body["attachments"] = json!([{ "objectId": large }]);
+    let batch = async |count: usize| {
+        let messages = vec![&body; count];
+        let ask = t.post(&shop.path("/batch")).header("x-service-app-key", &shop.key);
+        ask.json(&json!({ "messages": messages })).await
+    };
+    let refused = batch(4).await;
+    assert_eq!(refused.refusal(), (400, "invalid"), "{}", refused.text);
+    assert_eq!(refused.body["errors"][0]["field"], "messages", "{}", refused.text);
+    assert_eq!(batch(3).await.status, 200);
     t.run_jobs().await;
     t.finish().await;
 }

@@ -49,7 +49,7 @@ pub fn feature() -> Feature {
         .release(|janua| {
             Box::pin(async move { model::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })
-        .task(|janua| Box::pin(own::watch(janua)))
+        .task("certificates.own", |janua| Box::pin(own::watch(janua)))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -61,7 +61,7 @@ pub struct CertificateView {
     pub not_after: Option<Timestamp>,
     /// When it is renewed.
     pub renew_at: Option<Timestamp>,
-    /// What the certificate authority said last, if the order failed.
+    /// The last error of the certificate authority, if the order failed.
     pub error: Option<String>,
 }
 

@@ -289,7 +289,8 @@ async fn a_domain_gets_its_certificate_and_is_served_over_tls() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("<h1>Hello</h1>"), "{answer}");
     // Plain http leads to https, and to nowhere else; another name over this connection is refused.
     let plain = crate::tests::ask(&place.t, "shop.example.test", "//evil.test/a?b", &[]).await;
-    assert_eq!((plain.status, plain.header("location")), (308, "https://shop.example.test/evil.test/a?b"));
+    let to = format!("https://shop.example.test:{}/evil.test/a?b", place.tls);
+    assert_eq!((plain.status, plain.header("location").to_owned()), (308, to));
     let happened = place.t.happened().await;
     assert!(happened.ends_with(&["CERTIFICATE_ISSUED".into(), "DOMAIN_ACTIVE".into()]), "{happened:?}");
     // And a browser opens the site by its name.
@@ -639,7 +640,7 @@ async fn all_hosts_of_the_edge_have_one_certificate_that_is_checked_by_dns() {
     assert!(place.connect("edge.example.test").await.is_err());
     // Plain http leads to https.
     let plain = crate::tests::ask(&place.t, &host, "/", &[]).await;
-    assert_eq!((plain.status, plain.header("location").to_owned()), (308, format!("https://{host}/")));
+    assert_eq!((plain.status, plain.header("location").to_owned()), (308, format!("https://{host}:{}/", place.tls)));
     place.finish().await;
 }
 

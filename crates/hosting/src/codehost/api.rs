@@ -56,13 +56,9 @@ pub fn routes() -> Routes {
         .get(
             "/codehost/installations/{id}/deliveries",
             list_deliveries,
-            "deliveries of the code host, and what they led to",
+            "deliveries of the code host and their outcomes",
         )
-        .post(
-            "/codehost/installations/{id}/deliveries/{deliveryId}/run",
-            run_again,
-            "do again what a delivery asks for",
-        )
+        .post("/codehost/installations/{id}/deliveries/{deliveryId}/run", run_again, "handle a delivery again")
         .answers::<Received>(202, "application/json")
         .fails(&[NOT_CONFIGURED, FORBIDDEN])
 }
@@ -516,7 +512,7 @@ struct DeliveryView {
     /// `webhook`, or `catch_up` for one that the code host did not deliver and that was fetched.
     via: String,
     received_at: Timestamp,
-    /// What it led to, newest first. Empty: it is being worked on.
+    /// The outcomes, newest first. Empty: it is being worked on.
     outcomes: Vec<OutcomeView>,
 }
 

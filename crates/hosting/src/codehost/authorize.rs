@@ -73,7 +73,7 @@ struct AuthorizeRequest {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AuthorizeAnswer {
-    /// Where to send the browser.
+    /// The URL to send the browser to.
     url: String,
     expires_at: Timestamp,
 }

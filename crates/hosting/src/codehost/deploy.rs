@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     deployments::{
-        Begin, Commit, Deployment, DeploymentId, Failure, SourceKind, Status as DeploymentStatus, Target,
+        Begin, Commit, Deployment, DeploymentId, Failure, SourceKind, Status as DeploymentStatus, Target, Unpackers,
         begin_at_host, complete_received, events::DeploymentExpired, fail, receive_within,
     },
     edge::site,
@@ -278,6 +278,7 @@ pub async fn fetch(
     limits: kernel::archive::ArchiveLimits,
     sha: &str,
 ) -> Result<(), Failure> {
+    let unpacker = Unpackers::wait(janua).await?;
     let archive = match host.archive(janua, place.at, sha).await {
         Ok(archive) => archive,
         Err(error) if error.is_gone() => return Err(FETCH_FAILED.caused_by(error).into()),
@@ -291,7 +292,7 @@ pub async fn fetch(
         }
     });
     let (ids, folder) = ((deployment.app_id, deployment.id), place.link.output_directory.clone());
-    let received = receive_within(janua, ids, limits, Some(folder), chunks.boxed()).await?;
+    let received = receive_within(janua, ids, limits, Some(folder), unpacker, chunks.boxed()).await?;
     complete_received(janua, by, deployment, received, None).await
 }
 

@@ -23,6 +23,7 @@ pub use self::{
     again::{begin_again, failed_to_fetch},
     host::NOT_CONFIGURED,
     settings::Settings,
+    webhook::is_signed,
 };
 use self::{host::CodeHost, settings::Configured};
 

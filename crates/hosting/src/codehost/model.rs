@@ -27,7 +27,7 @@ words! {
 }
 
 words! {
-    /// What gets a preview beside the production branch.
+    /// Branches and pull requests that get a preview.
     pub enum Previews {
         Off = "off",
         PullRequests = "pull_requests",
@@ -36,7 +36,7 @@ words! {
 }
 
 words! {
-    /// Who deploys a linked repository.
+    /// The trigger of deployments of a linked repository.
     pub enum DeployedBy {
         /// A push deploys a folder of its commit.
         Push = "push",

@@ -79,7 +79,7 @@ impl Headers {
 }
 
 /// Whether the bytes were signed with the secret. Only the signature with SHA-256 counts.
-fn is_signed(header: Option<&str>, secret: &str, body: &[u8]) -> bool {
+pub fn is_signed(header: Option<&str>, secret: &str, body: &[u8]) -> bool {
     let Some(digits) = header.and_then(|header| header.strip_prefix("sha256=")) else { return false };
     let Ok(signature) = HEXLOWER.decode(digits.as_bytes()) else { return false };
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());

@@ -28,11 +28,12 @@ use tenancy::{
 
 use super::{
     deploy::{self, DEPLOY_LOCKED, TOO_MANY_DEPLOYS, complete, refuse_locked},
-    events::DeploymentCreated,
+    events::{DeploymentCanceled, DeploymentCreated},
     files::{self, FileChanges},
     health,
     log::{self, LogLine, NewLine, Stage},
-    model::{Built, Deployment, DeploymentId, SourceKind, Status, Target},
+    model::{Built, Deployment, DeploymentError, DeploymentId, SourceKind, Status, Target},
+    process::CANCELED,
     view::DeploymentView,
 };
 use crate::{
@@ -42,13 +43,15 @@ use crate::{
 
 const NOT_REDEPLOYABLE: Code =
     Code::new(409, "deployment_not_redeployable", "This deployment has no files to deploy again.");
+const NOT_CANCELABLE: Code =
+    Code::new(409, "deployment_not_cancelable", "This deployment has ended. Deploy an earlier one again to go back.");
 const EXPIRED: Code =
     Code::new(410, "deployment_expired", "The files of this deployment were deleted. Deploy them again.");
 
 pub fn routes() -> Routes {
     Routes::new("deployments")
         .get("/deployments", list_deployments, "list deployments of all organizations of the caller, newest first")
-        .get("/deployments/health", health::show_health, "how deployments and sites are doing")
+        .get("/deployments/health", health::show_health, "figures of deployments and sites")
         .get("/deployments/recent-failures", health::list_failures, "list failed deployments of the last seven days")
         .get("/deployments/per-app", health::list_per_app, "list apps with their live and their latest deployment")
         .get("/deployments/{id}", show_deployment, "show a deployment")
@@ -70,6 +73,8 @@ pub fn routes() -> Routes {
             NOT_CONFIGURED,
             FORBIDDEN,
         ])
+        .post("/deployments/{id}/cancel", cancel, "stop a deployment that is under way")
+        .fails(&[NOT_CANCELABLE, FORBIDDEN])
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -386,6 +391,38 @@ async fn redeploy(
     })?;
     let shown = deploy::show(&janua, &app, made).await?;
     Ok((status, Json(shown)).into_response())
+}
+
+/// Ends a deployment that is received or fetched: it never goes live, and the request that sends it is refused.
+async fn cancel(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(DeploymentPath { id }): Path<DeploymentPath>,
+) -> Result<Json<DeploymentView>> {
+    let (_, app) = reach(&janua, &session, id, Role::Admin).await?;
+    transact!(janua, async |tx| {
+        Org::hold(tx, app.org_id).await?;
+        let app = Application::hold(tx, app.id).await?.ok_or(NOT_FOUND)?;
+        let role = Membership::of(&mut *tx, app.org_id, session.account().id).await?.ok_or(NOT_FOUND)?.role;
+        if role < Role::Admin {
+            return Err(FORBIDDEN.into());
+        }
+        let error = DeploymentError {
+            code: CANCELED.name.into(),
+            message: "An administrator stopped it.".into(),
+            path: None,
+        };
+        if !Deployment::fail(tx, id, Status::Canceled, &error, janua.clock.now()).await? {
+            let deployment = Deployment::find(&mut *tx, id).await?.ok_or(NOT_FOUND)?;
+            return if deployment.status == Status::Canceled { Ok(()) } else { Err(NOT_CANCELABLE.into()) };
+        }
+        let line = NewLine::warn(&janua, Stage::Receive, &error.message);
+        log::write(tx, id, std::slice::from_ref(&line)).await?;
+        let number = Deployment::find(&mut *tx, id).await?.ok_or(NOT_FOUND)?.number;
+        let event = DeploymentCanceled { deployment_id: id, number };
+        Ok(session.record_about(tx, &janua, About::app(&app), &event).await?)
+    })?;
+    deploy::show(&janua, &app, id).await.map(Json)
 }
 
 /// What an earlier deployment has, for a new one to have the same.

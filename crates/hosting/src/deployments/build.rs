@@ -90,10 +90,9 @@ impl<Put: FnMut(NewPack) -> Result<(), Refusal>> Packer<Put> {
             self.flush()?;
         }
         let entropy = &self.entropy;
-        let pack = self.current.get_or_insert_with(|| NewPack {
-            object: Key::new(FOLDER, "pack", entropy).to_string(),
-            bytes: Vec::with_capacity(bytes.len()),
-        });
+        let pack = self
+            .current
+            .get_or_insert_with(|| NewPack { object: pack_key(entropy), bytes: Vec::with_capacity(bytes.len()) });
         let (object, at) = (pack.object.clone(), pack.bytes.len() as u64);
         pack.bytes.extend_from_slice(bytes);
         self.new_bytes += bytes.len() as u64;
@@ -268,6 +267,11 @@ pub fn document(stored: &StoredManifest) -> Result<(Vec<u8>, Sha256), Refusal> {
         serde_json::to_vec(stored).map_err(|error| Refusal::new(RefusalKind::Broken, None, error.to_string()))?;
     let hash = Sha256::of(&document);
     Ok((document, hash))
+}
+
+/// A new name for a pack.
+pub fn pack_key(entropy: &Entropy) -> String {
+    Key::new(FOLDER, "pack", entropy).to_string()
 }
 
 /// A new name for a manifest.

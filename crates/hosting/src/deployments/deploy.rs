@@ -30,8 +30,8 @@ use super::{
     log::{self, Level, NewLine, Stage},
     model::{Built, Commit, Deployment, DeploymentId, SourceKind, Status, Target},
     process::{
-        self, ARCHIVE_TOO_LARGE, COMPRESSION_RATIO, FILE_TOO_LARGE, Failure, INTERRUPTED, INVALID_ARCHIVE,
-        TOO_MANY_FILES, UNPACKED_TOO_LARGE,
+        self, ARCHIVE_TOO_LARGE, CANCELED, COMPRESSION_RATIO, FILE_TOO_LARGE, Failure, INTERRUPTED, INVALID_ARCHIVE,
+        TOO_MANY_FILES, UNPACKED_TOO_LARGE, Unpacker, Unpackers,
     },
     view::DeploymentView,
 };
@@ -43,7 +43,7 @@ pub const TOO_MANY_DEPLOYS: Code =
 const NOT_GZIP: Code =
     Code::new(415, "archive_type", "Send one gzip-compressed tar archive, with Content-Type application/gzip.");
 const DIGEST_MISMATCH: Code =
-    Code::new(400, "digest_mismatch", "The body is not what Content-Digest says. Nothing was deployed.");
+    Code::new(400, "digest_mismatch", "The body does not match Content-Digest. Nothing was deployed.");
 
 /// How many deployments of an app may be under way.
 const MOST_AT_ONCE: i64 = 5;
@@ -61,6 +61,7 @@ pub fn routes() -> Routes {
             TOO_MANY_FILES,
             FILE_TOO_LARGE,
             INTERRUPTED,
+            CANCELED,
             DEPLOY_LOCKED,
             TOO_MANY_DEPLOYS,
             QUOTA_EXCEEDED,
@@ -159,12 +160,14 @@ async fn deploy(
     body: Streamed,
 ) -> Result<Json<DeploymentView>> {
     let announced = body.announced();
+    // Before anything is written: a client that comes again has lost nothing.
+    let unpacker = Unpackers::take(&janua)?;
     let begun = transact!(janua, async |tx| begin(tx, &janua, &caller, &query, &sent, announced).await)?;
     let (deployment, limits) = match begun {
         Begun::New { deployment, limits } => (*deployment, limits),
         Begun::Repeated(earlier) => return repeat(&janua, &caller, *earlier, &sent, body).await,
     };
-    let done = receive(&janua, &caller, &deployment, limits, &sent, body).await;
+    let done = receive(&janua, &caller, &deployment, (limits, unpacker), &sent, body).await;
     if let Err(failure) = done {
         fail(&janua, &caller.by(), &deployment, &failure).await;
         return Err(failure.fault.with_extra("deploymentId", &deployment.id));
@@ -322,12 +325,12 @@ async fn receive(
     janua: &Janua,
     caller: &DeployCaller,
     deployment: &Deployment,
-    limits: ArchiveLimits,
+    (limits, unpacker): (ArchiveLimits, Unpacker),
     sent: &ArchiveHeaders,
     body: Streamed,
 ) -> Result<(), Failure> {
     let (app, id) = (deployment.app_id, deployment.id);
-    let received = process::receive(janua, app, id, limits, body.into_source()).await?;
+    let received = process::receive(janua, app, id, limits, unpacker, body.into_source()).await?;
     if sent.digest.is_some_and(|digest| digest != received.archive) {
         return Err(DIGEST_MISMATCH.into());
     }
@@ -393,7 +396,8 @@ pub async fn complete(
         outcome => outcome?,
     };
     if !is_ready {
-        return Err(INTERRUPTED.into());
+        let found = Deployment::find(&mut *tx, id).await?;
+        return Err(process::ended(found.map(|found| found.status)).into());
     }
     if let Some(archive) = archive {
         let sql = "UPDATE deployment SET archive_sha256 = $2 WHERE id = $1";

@@ -43,7 +43,7 @@ pub struct FileChange {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChanges {
-    /// What the files are compared with; null for a first deployment.
+    /// The deployment that the files are compared with; null for a first deployment.
     pub compared_with: Option<DeploymentId>,
     pub added: u64,
     pub changed: u64,

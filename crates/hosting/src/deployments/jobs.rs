@@ -8,7 +8,7 @@ use kernel::{
     Janua,
     archive::Refusal,
     clock::Timestamp,
-    jobs::{Job, Jobs, Later},
+    jobs::{self, Job, Jobs, Later},
     ports::objects::Key,
     transact,
 };
@@ -26,6 +26,7 @@ use super::{
     log::{self, NewLine, Stage},
     model::{Deployment, DeploymentError, DeploymentId, LiveManifest, Status, StoredPack},
     process,
+    rewrite::RewritePacks,
 };
 use crate::edge::{
     manifest::{LARGEST_PIECE, StoredForm, StoredManifest, is_compressible},
@@ -37,6 +38,7 @@ pub fn jobs() -> Jobs {
     Jobs::new()
         .on::<Compress>()
         .on::<Prune>()
+        .on::<RewritePacks>()
         .every::<EndInterrupted>(Duration::from_secs(20))
         .every::<SweepPacks>(Duration::from_mins(10))
 }
@@ -235,6 +237,7 @@ impl Job for Prune {
             }
             if expired > 0 {
                 site::changed(tx, self.app).await?;
+                jobs::enqueue(tx, &janua, now, &RewritePacks { app: self.app }).await?;
             }
             Ok(expired)
         })?;

@@ -6,7 +6,7 @@ use kernel::{
 };
 use tenancy::{
     orgs::OrgId,
-    quotas::{self, Limit, Meter, Period},
+    quotas::{self, Limit, Meter, Period, PlanLimit},
 };
 
 /// Counted for reports, each month.
@@ -20,6 +20,9 @@ const UNPACKED: Meter = Meter::platform("unpacked_bytes", "bytes", Period::Gauge
 const FILES: Meter = Meter::platform("deploy_files", "files", Period::Gauge);
 const FILE: Meter = Meter::platform("file_bytes", "bytes", Period::Gauge);
 const KEPT: Meter = Meter::platform("deployments_kept", "deployments", Period::Gauge);
+
+pub const CHECKED: &[PlanLimit] =
+    &[PlanLimit(ARCHIVE), PlanLimit(UNPACKED), PlanLimit(FILES), PlanLimit(FILE), PlanLimit(KEPT)];
 
 /// The largest archive of any plan.
 pub const LARGEST_ARCHIVE: u64 = 500 << 20;

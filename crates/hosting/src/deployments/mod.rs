@@ -1,6 +1,6 @@
 //! Deployments: an archive becomes a site.
 mod api;
-mod build;
+pub mod build;
 mod caller;
 mod deploy;
 pub mod events;
@@ -11,6 +11,7 @@ mod limits;
 mod log;
 mod model;
 mod process;
+mod rewrite;
 mod view;
 
 use kernel::{feature::Feature, http::Routes};
@@ -20,7 +21,9 @@ pub use deploy::{Begin, archive_limits, begin_at_host, complete, complete_receiv
 pub use model::{
     Built, Commit, Deployment, DeploymentError, DeploymentId, LiveManifest, SourceKind, Status, StoredPack, Target,
 };
-pub use process::{Failure, Received, finish, receive, receive_within};
+pub use process::{Failure, Received, Unpackers, finish, receive, receive_within};
+#[cfg(test)]
+pub use rewrite::RewritePacks;
 
 /// Bytes follow by a job, once no deployment names them.
 const GONE: &[Gone] = &[
@@ -38,10 +41,12 @@ const GONE: &[Gone] = &[
 
 pub fn feature() -> Feature {
     Feature::new(Routes::new("deployments").and(deploy::routes()).and(api::routes()))
+        .own(Unpackers::default())
         .jobs(jobs::jobs())
         .declares(events::EVENTS)
         .declares(GONE)
         .declares(&[limits::DEPLOYS, limits::DEPLOYS_PER_DAY])
+        .declares(limits::CHECKED)
         // The process that worked on them is gone.
         .release(|janua| {
             Box::pin(async move {

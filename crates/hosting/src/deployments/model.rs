@@ -370,11 +370,25 @@ pub struct StoredPack {
 }
 db::row!(StoredPack { object });
 
+/// An object, and how large it is.
+pub struct PackSize {
+    pub object: String,
+    pub bytes: i64,
+}
+db::row!(PackSize { object, bytes });
+
 impl StoredPack {
     /// Written before the object, so that an object without a row cannot be.
     pub async fn announce(janua: &Janua, app: ApplicationId, object: &str, bytes: i64) -> db::Result<()> {
         let sql = "INSERT INTO pack (object, app_id, bytes, touched_at, is_going) VALUES ($1, $2, $3, $4, $5)";
         janua.db.exec(sql, params![object, app, bytes, janua.clock.now(), false]).await.map(drop)
+    }
+
+    /// Those of an app that are at least so large, the largest first, with their bytes.
+    pub async fn sizes(db: &Db, app: ApplicationId, least: i64) -> db::Result<Vec<PackSize>> {
+        let sql = "SELECT object, bytes FROM pack WHERE app_id = $1 AND bytes >= $2 AND NOT is_going
+                   ORDER BY bytes DESC, object LIMIT 10000";
+        db.all(sql, params![app, least]).await
     }
 
     /// Those that are to be deleted: no deployment has named them since a moment.

@@ -2,6 +2,7 @@
 //! meanwhile. Nothing of it is visible before the transaction that makes the deployment ready.
 use std::{
     io::{self, BufRead, Read},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,19 +12,19 @@ use futures_util::StreamExt as _;
 use kernel::{
     Janua,
     archive::{self, ArchiveLimits, Refusal, RefusalKind},
-    fault::{Code, Fault},
+    fault::{Code, Fault, OVERLOADED},
     ports::objects::{Key, ObjectError, Source},
 };
 use tenancy::apps::ApplicationId;
 use tokio::{
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::spawn_blocking,
     time::{Instant, interval_at},
 };
 
 use super::{
     build::{self, BuiltSite, KnownPieces, NewPack, Packer, SiteBuilder},
-    model::{Built, Deployment, DeploymentError, DeploymentId, StoredPack},
+    model::{Built, Deployment, DeploymentError, DeploymentId, Status, StoredPack},
 };
 use crate::edge::{
     manifest::Sha256,
@@ -42,6 +43,9 @@ pub const FILE_TOO_LARGE: Code = Code::new(413, "file_too_large", "A file is lar
 pub const INTERRUPTED: Code =
     Code::new(409, "interrupted", "The deployment was interrupted. Nothing was deployed; send it again.");
 
+pub const CANCELED: Code =
+    Code::new(409, "deployment_canceled", "The deployment was canceled. Nothing was deployed.");
+
 /// How often a deployment says that it is worked on.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// After this long without a heartbeat it counts as interrupted.
@@ -50,6 +54,37 @@ pub const DEAD_AFTER: Duration = Duration::from_mins(1);
 const COMPARED: u32 = 3;
 /// Chunks of the body that wait for the thread that unpacks.
 const WAITING: usize = 8;
+/// How many archives are unpacked at once. Each holds a thread for as long as its body takes to arrive; files, hashes and the
+/// embedded database need threads of the same 512.
+const UNPACKED_AT_ONCE: usize = 128;
+/// When to try again where all are taken.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// The threads of a node that unpack archives.
+pub struct Unpackers(Arc<Semaphore>);
+
+impl Default for Unpackers {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(UNPACKED_AT_ONCE)))
+    }
+}
+
+/// A thread that one archive may have.
+pub struct Unpacker(#[expect(dead_code, reason = "given back when it is dropped")] OwnedSemaphorePermit);
+
+impl Unpackers {
+    /// For a client that can come again.
+    pub fn take(janua: &Janua) -> Result<Unpacker, Fault> {
+        let places = janua.own::<Self>().0.clone();
+        places.try_acquire_owned().map(Unpacker).map_err(|_| Fault::from(OVERLOADED).retry_after(TRY_AGAIN))
+    }
+
+    /// For a job.
+    pub async fn wait(janua: &Janua) -> Result<Unpacker, Fault> {
+        let places = janua.own::<Self>().0.clone();
+        places.acquire_owned().await.map(Unpacker).map_err(|closed| kernel::fault::INTERNAL.caused_by(closed))
+    }
+}
 
 /// Why a deployment ends without a site: what the client is told, and what stays in its row.
 pub struct Failure {
@@ -107,9 +142,10 @@ pub async fn receive(
     app: ApplicationId,
     id: DeploymentId,
     limits: ArchiveLimits,
+    unpacker: Unpacker,
     source: Source<'_>,
 ) -> Result<Received, Failure> {
-    receive_within(janua, (app, id), limits, None, source).await
+    receive_within(janua, (app, id), limits, None, unpacker, source).await
 }
 
 /// As [`receive`]; of the archive of a commit, one folder is the site.
@@ -118,6 +154,7 @@ pub async fn receive_within(
     (app, id): (ApplicationId, DeploymentId),
     limits: ArchiveLimits,
     within: Option<String>,
+    unpacker: Unpacker,
     source: Source<'_>,
 ) -> Result<Received, Failure> {
     let known = known_pieces(janua, app).await?;
@@ -132,7 +169,10 @@ pub async fn receive_within(
         let mut builder = SiteBuilder::new(Packer::new(known, entropy, send));
         let chunks = Chunks { chunks: reader, current: Bytes::new() };
         archive::unpack(chunks, &limits, within.as_deref(), &mut builder)?;
-        builder.finish()
+        let site = builder.finish();
+        // Held by the thread, which outlives a request that is given up.
+        drop(unpacker);
+        site
     });
     let feed = feed(source, chunks);
     let store = async move {
@@ -149,7 +189,9 @@ pub async fn receive_within(
             done = &mut work => break done,
             _ = beats.tick() => {
                 // One that cannot be written is no reason to stop; the last transaction decides.
-                let _ = Deployment::note_alive(&janua.db, id, janua.clock.now()).await;
+                if let Ok(false) = Deployment::note_alive(&janua.db, id, janua.clock.now()).await {
+                    return Err(ended(Deployment::find(&janua.db, id).await?.map(|found| found.status)).into());
+                }
             }
         }
     };
@@ -158,6 +200,11 @@ pub async fn receive_within(
     let unpacked = unpacked.map_err(|panic| kernel::fault::INTERNAL.caused_by(panic))?;
     let site = unpacked.map_err(Failure::of_refusal)?;
     Ok(Received { site, archive, archive_bytes })
+}
+
+/// Why a deployment that was worked on cannot be completed.
+pub fn ended(status: Option<Status>) -> Code {
+    if status == Some(Status::Canceled) { CANCELED } else { INTERRUPTED }
 }
 
 /// Hands the body on as it comes, and answers its digest and length. Ends early when the archive is refused.

@@ -39,7 +39,7 @@ pub struct DeploymentView {
     pub target: Target,
     /// Whether production serves it.
     pub active: bool,
-    /// Where production is served.
+    /// The URL of production.
     pub url: String,
     /// Where this deployment is served, as long as it is kept.
     pub preview_url: String,

@@ -68,13 +68,13 @@ pub fn routes() -> Routes {
         .post("/apps/{appId}/domains", list_domain, "add a custom domain to the app's site")
         .fails(&[INVALID_DOMAIN, DOMAIN_EXISTS, QUOTA_EXCEEDED, TOO_MANY_DOMAINS])
         .get("/apps/{appId}/domains", list_domains, "the app's domains, newest first")
-        .patch("/apps/{appId}/domains/{domain}", update_domain, "change what a domain is used for")
+        .patch("/apps/{appId}/domains/{domain}", update_domain, "change the uses of a domain")
         .fails(&[DOMAIN_NOT_ACTIVE, TOO_MANY_PASSKEY_DOMAINS])
         .post("/apps/{appId}/domains/attach", attach_domain, "serve the app's site under a proven domain")
         .fails(&[INVALID_DOMAIN, NO_DOMAIN, DOMAIN_NOT_VERIFIED, NO_DISTRIBUTION, DOMAIN_SUSPENDED])
         .post("/domains/onboard", onboard, "add a custom domain; it is served as soon as its records are found")
         .fails(&[INVALID_DOMAIN, QUOTA_EXCEEDED, TOO_MANY_DOMAINS, NOT_FOUND, FORBIDDEN])
-        .get("/domains/onboard/{appId}/{domain}", get_onboarding, "where a custom domain stands")
+        .get("/domains/onboard/{appId}/{domain}", get_onboarding, "state of a custom domain")
         .fails(&[NO_DOMAIN, NOT_FOUND])
         .post(
             "/domains/onboard/{appId}/{domain}/check",

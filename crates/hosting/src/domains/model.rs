@@ -49,7 +49,7 @@ pub enum ProofReason {
     TimedOut,
 }
 
-/// Where a domain stands.
+/// The state of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {

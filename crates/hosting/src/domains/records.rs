@@ -23,7 +23,7 @@ pub struct DomainView {
     pub status: Status,
     /// Why it is not served, or may not stay so.
     pub reason: Option<Reason>,
-    /// What to do next, in a sentence.
+    /// The next step, in a sentence.
     pub hint: Option<String>,
     pub ownership: Ownership,
     /// The DNS records to add.
@@ -40,7 +40,7 @@ pub struct DomainView {
     pub uses: DomainUses,
 }
 
-/// What the domain is good for at the moment. All of it ends with the proof.
+/// The present uses of the domain. All of them end with the proof.
 #[derive(Serialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each use, as they are shown")]
 pub struct DomainUses {
@@ -96,7 +96,7 @@ pub struct RecordView {
     /// One that is not required is another way to the same end.
     pub required: bool,
     pub status: RecordStatus,
-    /// What was found instead, or there.
+    /// The records that were found.
     pub seen: Vec<String>,
 }
 
@@ -282,7 +282,7 @@ fn hint(domain: &Domain, target: &Target, certificate: Option<&CertificateView>)
             let there = there.or_else(|| found.addresses.first().map(ToString::to_string)).unwrap_or_default();
             format!("{name} leads to {there}. Point it at {} instead.", target.name)
         }
-        Reason::MixedAnswers => format!("Some addresses of {name} are not ours. Remove them; keep those shown."),
+        Reason::MixedAnswers => format!("Some IP addresses of {name} are not ours. Remove them; keep those shown."),
         Reason::Ipv6Elsewhere => {
             format!("The IPv6 address of {name} is not ours. Remove its AAAA records, or use those shown.")
         }

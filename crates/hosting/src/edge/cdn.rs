@@ -1,5 +1,5 @@
 //! `/apps/{appId}/cdn`: how the site of an app is delivered, and its settings.
-use std::{net::IpAddr, time::Duration};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -20,17 +20,23 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{Application, ApplicationId},
     enter::{Admin, InApp, Member},
+    gone::Gone,
 };
 use tokio::net::lookup_host;
 
 use super::{
     EdgeUrl, Settings,
-    cloudfront::{self, CdnError, CloudFront},
+    cloudfront::{self, CdnError, CloudFront, Origin},
+    settings::tls_port,
     site::{CustomHost, PreviewAccess, Provider, Site, SiteAccess, SiteId, SiteSettings, SiteStatus, SpaFallback},
 };
-use crate::deployments::{
-    DeploymentId,
-    events::{DistributionDisabled, DistributionProvisioned, DistributionUpdated},
+use crate::{
+    certificates::Keyring,
+    deployments::{
+        DeploymentId,
+        events::{DistributionDisabled, DistributionProvisioned, DistributionUpdated},
+    },
+    domains::{self, Domain},
 };
 
 const CDN_NOT_CONFIGURED: Code =
@@ -42,20 +48,28 @@ pub fn routes() -> Routes {
         .answers::<Distribution>(202, "application/json")
         .answers::<Distribution>(200, "application/json")
         .fails(&[CDN_NOT_CONFIGURED])
-        .get("/apps/{appId}/cdn", show_cdn, "show how a site is delivered")
+        .get("/apps/{appId}/cdn", show_cdn, "show the delivery settings of a site")
         .delete("/apps/{appId}/cdn", disable, "switch a site off")
 }
 
 pub fn jobs() -> Jobs {
-    Jobs::new().on::<Provision>().on::<Invalidate>()
+    Jobs::new().on::<Provision>().on::<Invalidate>().on::<Retire>()
 }
+
+/// The external distribution of an app that is deleted goes, too.
+pub const GONE: &[Gone] = &[Gone::App(|tx, janua, app| {
+    Box::pin(async move {
+        let Some(mut site) = Site::find(&mut *tx, app).await? else { return Ok(()) };
+        retire(tx, janua, &mut site).await
+    })
+})];
 
 /// A host of a site.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct DomainOfSite {
     domain: String,
-    status: &'static str,
+    status: domains::Status,
     redirect_to: Option<String>,
 }
 
@@ -66,12 +80,12 @@ struct Distribution {
     app_id: ApplicationId,
     provider: Provider,
     status: SiteStatus,
-    /// Where the site is served.
+    /// The URL of the site.
     hostname: String,
     url: String,
-    /// What a custom domain's CNAME record names.
+    /// The target of a custom domain's CNAME record.
     cname_target: String,
-    /// What a custom domain's A and AAAA records name.
+    /// The IP addresses for a custom domain's A and AAAA records.
     addresses: Vec<IpAddr>,
     domains: Vec<DomainOfSite>,
     settings: SiteSettings,
@@ -85,9 +99,11 @@ impl Distribution {
     async fn of(janua: &Janua, site: Site, app: &Application) -> Result<Self> {
         let edge = EdgeUrl::of(&janua.config);
         let hosts = CustomHost::of_app(&janua.db, app.id).await?;
+        let known: HashMap<String, domains::Status> =
+            Domain::of_app(&janua.db, app.id).await?.into_iter().map(|one| (one.domain, one.status)).collect();
         let domains = hosts.into_iter().map(|host| DomainOfSite {
+            status: known.get(&host.host).copied().unwrap_or(domains::Status::PendingDns),
             domain: host.host,
-            status: "active",
             redirect_to: host.redirect_to,
         });
         let (hostname, url) = match &site.external_host {
@@ -197,22 +213,37 @@ async fn provision(
         let (mut site, is_new) = Site::provision(tx, &janua, &app).await?;
         let now = janua.clock.now();
         let mut fields = change.apply(&mut site.settings);
-        if site.status == SiteStatus::Disabled {
-            site.status = SiteStatus::Active;
+        let (was, before) = (site.provider, site.status);
+        site.provider = provider.unwrap_or(was);
+        let is_external = site.provider == Provider::External;
+        let is_for_members = site.settings.access == SiteAccess::Members;
+        if is_external && is_for_members && (was != site.provider || change.access.is_some()) {
+            return Err(INVALID.at(
+                "settings.access",
+                "needs_edge",
+                "an external distribution cannot tell members apart",
+            ));
+        }
+        if site.provider != was {
+            fields.push("provider".into());
+        }
+        if before == SiteStatus::Disabled {
             fields.push("status".into());
         }
-        match provider {
-            Some(Provider::External) if site.provider != Provider::External || site.status == SiteStatus::Failed => {
-                (site.provider, site.status, site.error) = (Provider::External, SiteStatus::Provisioning, None);
+        let begins = was != site.provider
+            || before == SiteStatus::Disabled
+            || (before == SiteStatus::Failed && provider == Some(Provider::External));
+        if begins {
+            // What the site had elsewhere is not used again: it is on its way out, or was never completed.
+            retire(tx, &janua, &mut site).await?;
+            (site.status, site.error) = (SiteStatus::Active, None);
+            if is_external {
+                site.status = SiteStatus::Provisioning;
                 fields.push("provider".into());
-                jobs::enqueue(tx, &janua, now, &Provision { app: app.id }).await?;
+                fields.dedup();
+                let reference = format!("{}-{}", site.id, now.0);
+                jobs::enqueue(tx, &janua, now, &Provision { app: app.id, reference }).await?;
             }
-            Some(Provider::Edge) if site.provider != Provider::Edge => {
-                (site.provider, site.status, site.error) = (Provider::Edge, SiteStatus::Active, None);
-                (site.external_id, site.external_host) = (None, None);
-                fields.push("provider".into());
-            }
-            _ => {}
         }
         if !fields.is_empty() {
             site.updated_at = now;
@@ -243,11 +274,19 @@ async fn disable(State(janua): State<Janua>, caller: InApp<Admin>) -> Result<NoC
         if site.status == SiteStatus::Disabled {
             return Ok(());
         }
+        retire(tx, &janua, &mut site).await?;
         (site.status, site.updated_at) = (SiteStatus::Disabled, janua.clock.now());
         site.save(tx).await?;
         Ok(caller.record(tx, &janua, &DistributionDisabled { distribution_id: site.id }).await?)
     })?;
     Ok(NoContent)
+}
+
+/// Lets go of the external distribution of a site, if it has one. A job ends it at the provider. The caller saves the site.
+async fn retire(tx: &mut Tx, janua: &Janua, site: &mut Site) -> db::Result<()> {
+    site.external_host = None;
+    let Some(id) = site.external_id.take() else { return Ok(()) };
+    jobs::enqueue(tx, janua, janua.clock.now(), &Retire { id }).await
 }
 
 /// Tells the external distribution of a new production, if there is one.
@@ -261,15 +300,31 @@ pub async fn note_activation(tx: &mut Tx, janua: &Janua, app: ApplicationId, now
 
 fn later(error: CdnError) -> Later {
     match error {
-        CdnError::Away(_) => Later::retry(error),
-        CdnError::Refused(_) => Later::give_up(error),
+        CdnError::Away(_) | CdnError::Conflict(_) => Later::retry(error),
+        CdnError::Refused(_) | CdnError::Unknown(_) => Later::give_up(error),
     }
+}
+
+/// What a distribution is made to ask: the edge, by TLS where browsers reach it so.
+async fn origin(janua: &Janua, app: &Application) -> Origin {
+    let edge = EdgeUrl::of(&janua.config);
+    let site = edge.host(&app.slug);
+    let host = janua.config.of::<cloudfront::Settings>().cdn_origin.clone().unwrap_or_else(|| site.clone());
+    let (port, is_tls) = match tls_port(&janua.config) {
+        _ if edge.is_secure() => (edge.port.unwrap_or(443), true),
+        Some(port) if janua.own::<Arc<Keyring>>().has(janua, &host).await => (port, true),
+        _ => (edge.port.unwrap_or(80), false),
+    };
+    Origin { host, port, is_tls, site }
 }
 
 /// Creates the external distribution and looks until it is there.
 #[derive(Serialize, Deserialize)]
 pub struct Provision {
     pub app: ApplicationId,
+    /// By which the provider knows a request that it got before.
+    #[serde(default)]
+    pub reference: String,
 }
 
 /// How often it is looked at while the provider rolls it out.
@@ -288,40 +343,51 @@ impl Job for Provision {
         let Some(provider) = CloudFront::from_config(&janua.config) else {
             return Err(Later::give_up("no external provider is configured"));
         };
-        let (edge, now) = (EdgeUrl::of(&janua.config), janua.clock.now());
-        let origin =
-            janua.config.of::<cloudfront::Settings>().cdn_origin.clone().unwrap_or_else(|| edge.host(&app.slug));
-        let port = edge.port.unwrap_or(if edge.is_secure() { 443 } else { 80 });
+        let now = janua.clock.now();
+        let reference = if self.reference.is_empty() { site.id.to_string() } else { self.reference.clone() };
         let found = match &site.external_id {
             Some(id) => provider.look(id, now).await,
-            None => provider.create(&site.id.to_string(), &origin, port, edge.is_secure(), now).await,
+            None => provider.create(&reference, &origin(&janua, &app).await, now).await,
         };
         let (status, error) = match &found {
             Ok(external) if external.is_deployed => (SiteStatus::Active, None),
-            Ok(_) | Err(CdnError::Away(_)) => (SiteStatus::Provisioning, None),
-            Err(CdnError::Refused(why)) => (SiteStatus::Failed, Some(why.clone())),
+            Ok(_) | Err(CdnError::Away(_) | CdnError::Conflict(_)) => (SiteStatus::Provisioning, None),
+            Err(CdnError::Refused(why) | CdnError::Unknown(why)) => (SiteStatus::Failed, Some(why.clone())),
         };
         let saved: Result<(), Fault> = transact!(janua, async |tx| {
-            if Application::hold(tx, self.app).await?.is_none() {
-                return Ok(());
-            }
-            let Some(mut site) = Site::find(&mut *tx, self.app).await? else { return Ok(()) };
-            if site.provider != Provider::External || site.status != SiteStatus::Provisioning {
-                return Ok(());
-            }
+            let mut now = match Application::hold(tx, self.app).await? {
+                Some(_) => Site::find(&mut *tx, self.app).await?,
+                None => None,
+            };
+            let id = found.as_ref().ok().map(|external| &external.id);
+            let is_ours = |now: &mut Site| {
+                now.provider == Provider::External
+                    && now.status == SiteStatus::Provisioning
+                    && (now.external_id == site.external_id || now.external_id.as_ref() == id)
+            };
+            let Some(mut now) = now.take_if(is_ours) else {
+                // The site was switched off, moved or deleted meanwhile, and nothing else names what was made.
+                return match id {
+                    Some(id) if site.external_id.is_none() => {
+                        let id = id.clone();
+                        Ok(jobs::enqueue(tx, &janua, janua.clock.now(), &Retire { id }).await?)
+                    }
+                    _ => Ok(()),
+                };
+            };
             if let Ok(external) = &found {
-                site.external_id = Some(external.id.clone());
-                site.external_host = Some(external.host.clone());
+                now.external_id = Some(external.id.clone());
+                now.external_host = Some(external.host.clone());
             }
-            (site.status, site.error, site.updated_at) = (status, error.clone(), janua.clock.now());
-            Ok(site.save(tx).await?)
+            (now.status, now.error, now.updated_at) = (status, error.clone(), janua.clock.now());
+            Ok(now.save(tx).await?)
         });
         saved?;
         match found {
             Ok(external) if external.is_deployed => Ok(()),
             Ok(_) => Err(Later::retry_after("the distribution is being rolled out", LOOKED_AT_EVERY)),
-            Err(CdnError::Refused(_)) => Ok(()),
-            Err(away) => Err(later(away)),
+            Err(error @ (CdnError::Away(_) | CdnError::Conflict(_))) => Err(later(error)),
+            Err(CdnError::Refused(_) | CdnError::Unknown(_)) => Ok(()),
         }
     }
 }
@@ -342,6 +408,37 @@ impl Job for Invalidate {
             return Ok(());
         };
         let reference = format!("{}-{}", site.id, self.number);
-        provider.invalidate(id, &reference, janua.clock.now()).await.map_err(later)
+        match provider.invalidate(id, &reference, janua.clock.now()).await {
+            // It was deleted meanwhile.
+            Err(CdnError::Unknown(_)) => Ok(()),
+            done => done.map_err(later),
+        }
+    }
+}
+
+/// Ends a distribution that no site has any more, so that it is not paid for: it is switched off, and deleted once that is
+/// rolled out.
+#[derive(Serialize, Deserialize)]
+pub struct Retire {
+    pub id: String,
+}
+
+impl Job for Retire {
+    const KIND: &'static str = "retire_distribution";
+    /// The roll-out takes minutes; a provider that is away is asked for days.
+    const TRIES: u32 = 200;
+
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        let Some(provider) = CloudFront::from_config(&janua.config) else {
+            return Err(Later::give_up(format!(
+                "no external provider is configured; its distribution {} stays",
+                self.id
+            )));
+        };
+        match provider.retire(&self.id, janua.clock.now()).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Later::retry_after("the distribution is being switched off", LOOKED_AT_EVERY)),
+            Err(error) => Err(later(error)),
+        }
     }
 }

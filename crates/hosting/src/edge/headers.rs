@@ -84,6 +84,10 @@ fn parse_line(rules: &mut Vec<HeaderRule>, is_open: &mut bool, line: &str) -> Re
     if NEVER.contains(&name) {
         return Err(format!("{name} cannot be set by a site."));
     }
+    // Browsers read what follows a comma as another type, and believe the last one.
+    if name == header::CONTENT_TYPE && value.contains(',') {
+        return Err("Content-Type must be one type.".into());
+    }
     if name == header::CONTENT_TYPE && may_run(value) {
         return Err("Content-Type cannot make a file HTML, XML, SVG or a script.".into());
     }
@@ -98,6 +102,21 @@ fn parse_line(rules: &mut Vec<HeaderRule>, is_open: &mut bool, line: &str) -> Re
 fn may_run(value: &str) -> bool {
     let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     ["html", "xml", "svg", "javascript", "ecmascript"].iter().any(|word| kind.contains(word))
+}
+
+/// Whether a header says how long an answer may be kept. Some networks believe one of their own first
+/// (`CDN-Cache-Control`, RFC 9213; `Surrogate-Control`).
+fn is_cache_rule(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.ends_with("cache-control") || matches!(name, "expires" | "pragma" | "surrogate-control")
+}
+
+/// Removes what a site says of keeping its answers, where they are not for everybody.
+pub fn forget_cache_rules(headers: &mut HeaderMap) {
+    let rules: Vec<HeaderName> = headers.keys().filter(|name| is_cache_rule(name)).cloned().collect();
+    for name in rules {
+        headers.remove(name);
+    }
 }
 
 /// The rules as they are applied.
@@ -129,7 +148,7 @@ impl Headers {
                 continue;
             }
             for (name, value) in headers {
-                if !may_cache && name == header::CACHE_CONTROL {
+                if !may_cache && is_cache_rule(name) {
                     continue;
                 }
                 let joined = to.get(name).filter(|_| given.contains(&name)).and_then(|known| {
@@ -167,9 +186,9 @@ mod tests {
 
     #[test]
     fn a_site_cannot_set_what_is_not_its_own() {
-        let text = "/*\n Set-Cookie: a=b\n Content-Length: 5\n Location: /x\n Content-Type: text/html\n Alt-Svc: h3\n bad\n b\u{e4}d: x\n X: \u{1}\nhttps://x/*\n  A: b\n";
+        let text = "/*\n Set-Cookie: a=b\n Content-Length: 5\n Location: /x\n Content-Type: text/html\n Content-Type: text/plain;,text/html\n Alt-Svc: h3\n bad\n b\u{e4}d: x\n X: \u{1}\nhttps://x/*\n  A: b\n";
         let parsed = parse(text);
         assert!(parsed.rules.is_empty(), "{:?}", parsed.rules);
-        assert_eq!(parsed.warnings.len(), 10, "{:?}", parsed.warnings);
+        assert_eq!(parsed.warnings.len(), 11, "{:?}", parsed.warnings);
     }
 }

@@ -7,7 +7,7 @@ pub mod hosts;
 pub mod listener;
 pub mod manifest;
 mod misdirected;
-mod pattern;
+pub mod pattern;
 pub mod pieces;
 pub mod redirects;
 pub mod resolve;
@@ -53,6 +53,7 @@ pub fn feature(config: &Config) -> Feature {
         .own(Arc::new(Edge::new(config)))
         .jobs(cdn::jobs())
         .declares(enter::PURPOSES)
+        .declares(cdn::GONE)
         .declares(&[traffic::SITE_REQUESTS, traffic::SITE_EGRESS])
         .declares(CHORES)
         .start(|janua| {
@@ -64,7 +65,7 @@ pub fn feature(config: &Config) -> Feature {
                 Ok(())
             })
         })
-        .task(|janua| Box::pin(look_after(janua)))
+        .task("edge.counts", |janua| Box::pin(look_after(janua)))
 }
 
 /// Traffic is kept for 90 days.

@@ -126,7 +126,7 @@ fn check_target(to: &str, stays_inside: bool) -> Result<(), &'static str> {
     if !is_host {
         return Err("The host of the target must be written out.");
     }
-    Url::parse(&to.replace(':', "%3A").replacen("%3A", ":", 1)).map(drop).map_err(|_| "The target is not a URL.")
+    Url::parse(to).map(drop).map_err(|_| "The target is not a URL.")
 }
 
 /// The `:name`s in a text. A port is none, because names begin with a letter.
@@ -276,6 +276,7 @@ mod tests {
             assert!(parsed.rules.is_empty() && parsed.warnings.len() == 1, "{bad}");
             assert!(parsed.warnings[0].starts_with("_redirects line 1: "), "{bad}");
         }
+        assert_eq!(led("/p https://a.example:8080/x", "p"), Some((301, "https://a.example:8080/x".into())), "a port");
         assert_eq!(led("/x/* /:splat", "x//evil.test"), Some((301, "/evil.test".into())), "stays on this host");
         assert_eq!(led("/x/* /:splat", "x/%2f%2fevil"), Some((301, "/%252f%252fevil".into())));
         assert_eq!(led("/loop /loop 302", "loop"), None);

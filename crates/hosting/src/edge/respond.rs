@@ -16,14 +16,17 @@ use url::Url;
 use crate::certificates;
 
 use super::{
-    Edge, enter,
+    Edge,
+    cloudfront::{self, SITE_HEADER},
+    enter, headers,
     hosts::{Looked, Route, RouteKind},
     manifest::{Form, Manifest, ServedFile},
     pieces::{PieceError, Pieces},
     resolve::{self, Found, Resolved},
-    settings::EdgeUrl,
+    settings::{EdgeUrl, https_of, tls_port},
     site::{PreviewAccess, SiteAccess, SpaFallback},
 };
+use crate::ranges::{self, Part};
 
 pub type EdgeBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>;
 pub type EdgeResponse = Response<EdgeBody>;
@@ -68,15 +71,20 @@ pub async fn respond(janua: &Janua, edge: &Edge, connection: &Connection, reques
     if connection.sni.as_deref().is_some_and(|name| !name.eq_ignore_ascii_case(&host)) || edge.is_console(&host) {
         return plain(StatusCode::MISDIRECTED_REQUEST, "This host is not served here.\n");
     }
-    let route = match edge.hosts.look_up(janua, &host).await {
-        Looked::Found(route) => route,
-        Looked::Unknown => return plain(StatusCode::NOT_FOUND, "There is no site here.\n"),
+    let site = site_of_distribution(janua, &host, request);
+    let host = site.as_deref().unwrap_or(&host);
+    let route = match edge.hosts.look_up(janua, host).await {
+        Looked::Found(route) if site.is_none() || route.kind == RouteKind::Production => route,
+        Looked::Found(_) | Looked::Unknown => return plain(StatusCode::NOT_FOUND, "There is no site here.\n"),
         Looked::Away => return away("The site cannot be looked up at the moment.\n"),
     };
-    if let Some(secure) = https_url(janua, connection, &host, request).await {
+    // A distribution sees to TLS itself, and must not learn a redirect away from it.
+    if site.is_none()
+        && let Some(secure) = https_url(janua, connection, host, request).await
+    {
         return redirect(308, &secure, false);
     }
-    edge.traffic.measure(&route, answer(janua, edge, connection, &host, &route, request)).await
+    edge.traffic.measure(janua, &route, answer(janua, edge, connection, host, &route, request)).await
 }
 
 /// Whether a name is that of a site, for a proxy in front that orders certificates at a handshake: it asks before it does.
@@ -99,14 +107,25 @@ async fn may_serve(janua: &Janua, edge: &Edge, connection: &Connection, request:
     }
 }
 
+/// The host of the site that an external distribution asks for. It is believed on the host that distributions connect
+/// to, which has no site, and where it says what `Host` says.
+fn site_of_distribution(janua: &Janua, host: &str, request: &Request<()>) -> Option<String> {
+    let mut named = request.headers().get_all(SITE_HEADER).iter();
+    let (Some(site), None) = (named.next(), named.next()) else { return None };
+    let site = site.to_str().ok().filter(|site| !site.is_empty() && site.len() <= 253)?.to_ascii_lowercase();
+    let settings = janua.config.of::<cloudfront::Settings>();
+    let is_origin = settings.cdn_origin.as_deref().is_some_and(|origin| origin.eq_ignore_ascii_case(host));
+    (is_origin || site == host).then_some(site)
+}
+
 /// Where a request over plain http is sent: to https, if the edge listens there and the host has a certificate.
 async fn https_url(janua: &Janua, connection: &Connection, host: &str, request: &Request<()>) -> Option<String> {
-    janua.config.of::<crate::Settings>().edge_tls_listen?;
+    let port = tls_port(&janua.config)?;
     if connection.sni.is_some() || !janua.own::<Arc<certificates::Keyring>>().has(janua, host).await {
         return None;
     }
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    Some(format!("https://{host}/{}", path.trim_start_matches('/')))
+    Some(format!("{}/{}", https_of(host, port), path.trim_start_matches('/')))
 }
 
 async fn answer(
@@ -118,8 +137,10 @@ async fn answer(
     request: &Request<()>,
 ) -> EdgeResponse {
     if let RouteKind::Redirect(to) = &route.kind {
-        let url = EdgeUrl::of(&janua.config);
-        let base = if connection.sni.is_some() { format!("https://{to}") } else { url.url_of(to) };
+        let base = match tls_port(&janua.config).filter(|_| connection.sni.is_some()) {
+            Some(port) => https_of(to, port),
+            None => EdgeUrl::of(&janua.config).url_of(to),
+        };
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         // Built from the host that the owner named; the path begins with one slash.
         return redirect(308, &format!("{base}/{}", path.trim_start_matches('/')), false);
@@ -153,6 +174,7 @@ async fn answer(
         }
     });
     if is_preview || for_members {
+        headers::forget_cache_rules(response.headers_mut());
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
         response.headers_mut().insert(X_ROBOTS_TAG, HeaderValue::from_static("noindex"));
     }
@@ -263,15 +285,15 @@ async fn file(
     }
     let mut bytes = 0..form.size;
     if let Some(range) = range.filter(|_| may_be_part(sent, &form.etag)) {
-        match parse_range(range, form.size) {
-            Range::Whole => {}
-            Range::Part(part) => {
+        match ranges::parse(range.to_str().unwrap_or_default(), form.size) {
+            Part::Whole => {}
+            Part::Bytes(part) => {
                 let says = format!("bytes {}-{}/{}", part.start, part.end - 1, form.size);
                 headers.insert(header::CONTENT_RANGE, HeaderValue::try_from(says).unwrap_or(NO_CACHE));
                 *response.status_mut() = StatusCode::PARTIAL_CONTENT;
                 bytes = part;
             }
-            Range::Outside => {
+            Part::Outside => {
                 let mut refusal = plain(StatusCode::RANGE_NOT_SATISFIABLE, "");
                 let says = HeaderValue::try_from(format!("bytes */{}", form.size)).unwrap_or(NO_CACHE);
                 refusal.headers_mut().insert(header::CONTENT_RANGE, says);
@@ -298,9 +320,13 @@ fn choose<'a>(file: &'a ServedFile, sent: &HeaderMap) -> (&'a Form, Option<&'sta
     let accepts = |wanted: &str| {
         sent.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|value| {
             value.split(',').any(|coding| {
-                let (name, quality) = coding.split_once(';').unwrap_or((coding, ""));
-                let is_refused = quality.trim().strip_prefix("q=").is_some_and(|q| q.trim().parse() == Ok(0.0_f32));
-                name.trim().eq_ignore_ascii_case(wanted) && !is_refused
+                let mut parts = coding.split(';').map(str::trim);
+                let is_wanted = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
+                let mut weights = parts.filter_map(|part| part.split_once('='));
+                is_wanted
+                    && !weights.any(|(name, weight)| {
+                        name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0_f32)
+                    })
             })
         })
     };
@@ -320,41 +346,6 @@ fn is_same(sent: &HeaderMap, etag: &HeaderValue) -> bool {
 
 fn may_be_part(sent: &HeaderMap, etag: &HeaderValue) -> bool {
     sent.get(header::IF_RANGE).is_none_or(|known| known == etag)
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Range {
-    /// Not understood, or several: the whole is a right answer.
-    Whole,
-    Part(std::ops::Range<u64>),
-    Outside,
-}
-
-fn parse_range(range: &HeaderValue, size: u64) -> Range {
-    let Some(wanted) = range.to_str().ok().and_then(|text| text.trim().strip_prefix("bytes=")) else {
-        return Range::Whole;
-    };
-    let Some((from, to)) = wanted.trim().split_once('-').filter(|_| !wanted.contains(',')) else {
-        return Range::Whole;
-    };
-    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
-    let (start, end) = match (from, to) {
-        ("", "") => return Range::Whole,
-        ("", last) => match number(last) {
-            Some(0) => return Range::Outside,
-            Some(last) => (size.saturating_sub(last), size),
-            None => return Range::Whole,
-        },
-        (first, "") => match number(first) {
-            Some(first) => (first, size),
-            None => return Range::Whole,
-        },
-        (first, last) => match (number(first), number(last)) {
-            (Some(first), Some(last)) if first <= last => (first, last.saturating_add(1).min(size)),
-            _ => return Range::Whole,
-        },
-    };
-    if start >= size { Range::Outside } else { Range::Part(start..end) }
 }
 
 fn empty() -> EdgeBody {
@@ -499,25 +490,5 @@ mod tests {
         assert_eq!(host("http://other.localhost/", &[("host", "shop.localhost")]), Err(400));
         let forwarded = [("host", "a.localhost"), ("x-forwarded-host", "evil.test"), ("forwarded", "host=evil.test")];
         assert_eq!(host("/", &forwarded).as_deref(), Ok("a.localhost"), "W09");
-    }
-
-    #[test]
-    fn ranges_are_read_as_the_standard_says() {
-        for (text, range) in [
-            ("bytes=0-4", Range::Part(0..5)),
-            ("bytes=5-", Range::Part(5..10)),
-            ("bytes=-3", Range::Part(7..10)),
-            ("bytes=-30", Range::Part(0..10)),
-            ("bytes=8-99", Range::Part(8..10)),
-            ("bytes=10-", Range::Outside),
-            ("bytes=-0", Range::Outside),
-            ("bytes=5-4", Range::Whole),
-            ("bytes=0-1,3-4", Range::Whole),
-            ("lines=0-1", Range::Whole),
-            ("bytes=-", Range::Whole),
-            ("bytes=+1-2", Range::Whole),
-        ] {
-            assert_eq!(parse_range(&HeaderValue::from_static(text), 10), range, "{text}");
-        }
     }
 }

@@ -77,6 +77,22 @@ impl EdgeUrl {
     }
 }
 
+/// The port at which browsers reach sites by TLS; none where the edge does not listen for it. Where `edge_url` says how they
+/// reach it without TLS, a proxy or the system maps the usual ports.
+pub fn tls_port(config: &Config) -> Option<u16> {
+    let listens = config.of::<crate::Settings>().edge_tls_listen?;
+    match &config.of::<Settings>().edge_url {
+        Some(url) if url.scheme() == "https" => url.port_or_known_default(),
+        Some(url) if url.port().is_none() => Some(443),
+        _ => Some(listens.port()).filter(|port| *port != 0).or(Some(443)),
+    }
+}
+
+/// `https://` and the host, with the port where it is not the usual one.
+pub fn https_of(host: &str, port: u16) -> String {
+    if port == 443 { format!("https://{host}") } else { format!("https://{host}:{port}") }
+}
+
 /// Refuses a domain on which pages of sites could reach cookies of the console.
 pub fn check(janua: &Janua) -> Result<(), String> {
     let settings = janua.config.of::<Settings>();

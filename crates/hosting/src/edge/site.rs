@@ -16,7 +16,7 @@ pub type SiteId = Id<Site>;
 pub const TOPIC: &str = "site";
 
 words! {
-    /// Who delivers a site to browsers.
+    /// The server that delivers a site to browsers.
     pub enum Provider {
         /// The edge in this server.
         Edge = "edge",
@@ -45,7 +45,7 @@ words! {
 }
 
 words! {
-    /// Who may see previews.
+    /// Access to previews.
     pub enum PreviewAccess {
         /// Everybody who knows the URL.
         Public = "public",
@@ -56,7 +56,7 @@ words! {
 }
 
 words! {
-    /// Who may see the site.
+    /// Access to the site.
     pub enum SiteAccess {
         Public = "public",
         Members = "members",

@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-use axum::http::header;
 use db::{Db, Tx, lock, params};
+use http_body_util::{BodyExt as _, Either};
+use hyper::body::Body as _;
 use kernel::{Janua, clock::Timestamp, transact};
 use tenancy::{
     apps::{Application, ApplicationId},
@@ -17,7 +18,7 @@ use tenancy::{
 };
 use tokio::time::Instant;
 
-use super::{hosts::Route, respond::EdgeResponse};
+use super::{Edge, hosts::Route, respond::EdgeResponse};
 
 pub const SITE_REQUESTS: Meter = Meter::platform("site_requests", "requests", Period::Month);
 pub const SITE_EGRESS: Meter = Meter::platform("site_egress_bytes", "bytes", Period::Month);
@@ -92,22 +93,40 @@ impl Traffic {
         counts
     }
 
-    /// Counts one request.
-    pub async fn measure(&self, route: &Route, answer: impl Future<Output = EdgeResponse>) -> EdgeResponse {
+    /// Counts one request. Bytes count when they are handed on: a visitor who leaves has not been sent the rest.
+    pub async fn measure(
+        &self,
+        janua: &Janua,
+        route: &Route,
+        answer: impl Future<Output = EdgeResponse>,
+    ) -> EdgeResponse {
         let begun = Instant::now();
         let response = answer.await;
         let counts = self.counts(route.app);
         let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|bound| took <= *bound).unwrap_or(BUCKETS - 1);
-        let length = response.headers().get(header::CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
         counts.requests.fetch_add(1, Relaxed);
-        counts.bytes.fetch_add(length, Relaxed);
         counts.times[bucket].fetch_add(1, Relaxed);
         if response.status().is_server_error() {
             counts.errors.fetch_add(1, Relaxed);
         }
-        response
+        response.map(|body| match body {
+            // One piece, which goes out at once; none for HEAD.
+            Either::Left(whole) => {
+                counts.bytes.fetch_add(whole.size_hint().lower(), Relaxed);
+                Either::Left(whole)
+            }
+            Either::Right(pieces) => {
+                let (janua, app) = (janua.clone(), route.app);
+                let counted = pieces.map_frame(move |frame| {
+                    let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                    // Looked up each time: counts are written while a long file is on its way.
+                    janua.own::<Arc<Edge>>().traffic.counts(app).bytes.fetch_add(length, Relaxed);
+                    frame
+                });
+                Either::Right(counted.boxed_unsync())
+            }
+        })
     }
 
     fn take(&self) -> Vec<(ApplicationId, Served)> {

@@ -69,7 +69,7 @@ pub fn routes() -> Routes {
             AWAY,
         ])
         .answers::<OperationView>(202, "application/json")
-        .get("/domains/register/{operationId}", get_registration, "how the registration of a domain stands")
+        .get("/domains/register/{operationId}", get_registration, "state of a domain registration")
         .fails(&[NOT_FOUND, FORBIDDEN])
 }
 
@@ -89,7 +89,7 @@ struct AvailabilityView {
     registrable: bool,
     /// For one year.
     price: Option<YearPrice>,
-    /// Who said so.
+    /// The source of the answer.
     source: String,
     checked_at: Timestamp,
 }

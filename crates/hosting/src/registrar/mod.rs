@@ -69,7 +69,7 @@ pub struct Offer {
     pub price: Option<DomainPrice>,
 }
 
-/// Who a domain is registered for.
+/// The registrant of a domain.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Contact {

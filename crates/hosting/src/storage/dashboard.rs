@@ -80,8 +80,10 @@ async fn list_app_objects(
     let scope = Scope::from(shelf.app).found_by(&format!("{owner}/{}", environment.name()));
     let wanted = ObjectFilter { prefix: filter.prefix, status: filter.status };
     let Listed { rows, next_cursor } = list(&janua, shelf, scope, &wanted, &page).await?;
-    let limit = quotas::ceiling_of(&janua.db, &janua, caller.application.org_id, &STORAGE_BYTES).await?;
-    let usage = UsageView::of(Usage::find(&janua.db, shelf).await?, limit);
+    let org = caller.application.org_id;
+    let limit = quotas::ceiling_of(&janua.db, &janua, org, &STORAGE_BYTES).await?;
+    let counted = quotas::used(&janua.db, org, &STORAGE_BYTES, janua.clock.now()).await?;
+    let usage = UsageView::of(Usage::find(&janua.db, shelf).await?, limit, counted);
     let objects = rows.into_iter().map(|object| StorageObjectView::without_download(&janua, object)).collect();
     Ok(Json(StorageObjects { objects, next_cursor, usage }))
 }

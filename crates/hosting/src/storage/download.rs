@@ -22,6 +22,7 @@ use super::{
     model::{ObjectId, StorageObject, Visibility},
     rules::{Showing, disposition},
 };
+use crate::ranges::{self, Part};
 
 /// What the key that signs download URLs is for.
 const PURPOSE: &str = "storage:get";
@@ -114,24 +115,15 @@ impl Conditions {
     /// The one range that is asked for; several are answered as the whole, which is allowed.
     fn range(&self, tag: &str, total: u64) -> Result<Option<Range<u64>>> {
         let is_same = self.text(&header::IF_RANGE).is_none_or(|known| known == tag);
-        let asked = self.text(&header::RANGE).filter(|_| is_same).and_then(|text| text.strip_prefix("bytes="));
-        let Some((first, last)) = asked.filter(|asked| !asked.contains(',')).and_then(|asked| asked.split_once('-'))
-        else {
-            return Ok(None);
-        };
-        let number = |text: &str| text.trim().parse::<u64>();
-        let range = match (number(first), number(last)) {
-            (Ok(first), Ok(last)) if first > last => return Ok(None),
-            (Ok(first), Ok(last)) => first..total.min(last.saturating_add(1)),
-            (Ok(first), Err(_)) if last.trim().is_empty() => first..total,
-            (Err(_), Ok(length)) if first.trim().is_empty() => total.saturating_sub(length)..total,
-            _ => return Ok(None),
-        };
-        if range.start >= range.end {
-            let says = HeaderValue::try_from(format!("bytes */{total}")).map_err(|e| INTERNAL.caused_by(e))?;
-            return Err(Fault::from(RANGE_NOT_SATISFIABLE).with_header(header::CONTENT_RANGE, says));
+        let Some(asked) = self.text(&header::RANGE).filter(|_| is_same) else { return Ok(None) };
+        match ranges::parse(asked, total) {
+            Part::Whole => Ok(None),
+            Part::Bytes(range) => Ok(Some(range)),
+            Part::Outside => {
+                let says = HeaderValue::try_from(format!("bytes */{total}")).map_err(|e| INTERNAL.caused_by(e))?;
+                Err(Fault::from(RANGE_NOT_SATISFIABLE).with_header(header::CONTENT_RANGE, says))
+            }
         }
-        Ok(Some(range))
     }
 }
 

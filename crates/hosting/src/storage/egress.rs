@@ -6,7 +6,7 @@ use std::{
 };
 
 use kernel::{Janua, transact};
-use tenancy::{ids::OrgId, quotas};
+use tenancy::{ids::OrgId, orgs::Org, quotas};
 
 use super::EGRESS_BYTES;
 
@@ -21,7 +21,7 @@ impl Egress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(org).or_default() += bytes;
     }
 
-    fn take(&self) -> HashMap<OrgId, i64> {
+    pub fn take(&self) -> HashMap<OrgId, i64> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -38,7 +38,8 @@ pub async fn flush(janua: &Janua) {
     for (org, bytes) in egress.take() {
         let counted: kernel::fault::Result<()> =
             transact!(janua, async |tx| Ok(quotas::spend_beyond(tx, janua, org, &EGRESS_BYTES, bytes).await?));
-        if counted.is_err() {
+        // What an organization that is gone has read is counted for none.
+        if counted.is_err() && !matches!(Org::find(&janua.db, org).await, Ok(None)) {
             // Counted with the next.
             egress.count(org, u64::try_from(bytes).unwrap_or_default());
         }

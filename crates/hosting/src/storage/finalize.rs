@@ -21,6 +21,7 @@ use super::{
     GRACE, StorageObjectCreated, UPLOAD_EXPIRED, UPLOAD_MISMATCH, UPLOAD_MISSING, announce_file, end,
     model::{ObjectId, Status, StorageObject, Usage, files},
     own_shelf, resumable, rules,
+    underway::{self, FINALIZE_UNDERWAY},
     view::StorageObjectView,
 };
 
@@ -34,7 +35,7 @@ const TRIES: u32 = 3;
 pub fn routes() -> Routes {
     Routes::new("storage")
         .post("/storage/finalize/{objectId}", finalize_upload, "mark an uploaded object complete")
-        .fails(&[UPLOAD_MISSING, UPLOAD_MISMATCH, UPLOAD_EXPIRED])
+        .fails(&[UPLOAD_MISSING, UPLOAD_MISMATCH, UPLOAD_EXPIRED, FINALIZE_UNDERWAY])
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,7 +59,7 @@ async fn finalize_upload(
 ) -> Result<Json<StorageObjectView>> {
     let object = StorageObject::find_on(&janua.db, own_shelf(&caller), object_id).await?.ok_or(NOT_FOUND)?;
     let claimed = body.unwrap_or_default().sha256;
-    let object = finish(&janua, object, claimed.as_deref(), &caller.session.by()).await?;
+    let object = underway::complete_in_time(&janua, object, claimed.as_deref(), &caller.session.by()).await?;
     Ok(Json(StorageObjectView::of(&janua, object)))
 }
 
@@ -78,6 +79,9 @@ pub async fn finish(
         }
         if object.received.is_some() && object.file.is_none() {
             object = resumable::assemble(janua, object).await?;
+            if object.is_ready() {
+                return must_have(object, claimed);
+            }
         }
         let Some(found) = look(janua, &object, claimed).await? else {
             return Err(Fault::from(UPLOAD_MISSING).retry_after(Duration::from_secs(1)));
@@ -95,7 +99,8 @@ pub async fn finish(
     Err(INTERNAL.caused_by("an upload was replaced again and again"))
 }
 
-fn must_have(object: StorageObject, claimed: Option<&str>) -> Result<StorageObject> {
+/// A ready object, if it has the digest that the caller claims.
+pub fn must_have(object: StorageObject, claimed: Option<&str>) -> Result<StorageObject> {
     match (claimed, &object.sha256) {
         (Some(claimed), Some(found)) if claimed != found => {
             Err(Mismatch { field: "sha256", expected: claimed.to_owned(), found: found.clone() }.fault())

@@ -15,6 +15,7 @@ mod presign;
 mod resumable;
 mod rules;
 mod sweep;
+mod underway;
 mod upload;
 mod view;
 
@@ -33,7 +34,7 @@ use kernel::{
 use tenancy::{
     enter::AppUser,
     ids::AccountId,
-    quotas::{self, Meter, Period},
+    quotas::{self, Meter, Period, PlanLimit},
 };
 
 use self::model::{ObjectId, Piece, Shelf, Status, StorageObject, Usage, files};
@@ -66,7 +67,7 @@ pub const UPLOAD_MISSING: Code =
 pub const UPLOAD_MISMATCH: Code = Code::new(
     409,
     "upload_mismatch",
-    "The uploaded file is not what was announced. It was deleted; upload it again.",
+    "The uploaded file does not match its announcement. It was deleted; upload it again.",
 );
 pub const UPLOAD_EXPIRED: Code = Code::new(410, "upload_expired", "The upload has expired. Begin a new one.");
 pub const UPLOAD_PENDING: Code = Code::new(409, "upload_pending", "The object is not finalized. Finalize it first.");
@@ -91,15 +92,18 @@ pub fn feature() -> Feature {
         .and(resumable::routes());
     Feature::new(routes)
         .own(egress::Egress::default())
+        .own(underway::Bodies::default())
+        .own(underway::Completions::default())
         .declares(EVENTS)
         .declares(&[STORAGE_BYTES, EGRESS_BYTES])
+        .declares(&[PlanLimit(OBJECT_BYTES), PlanLimit(BYTES_PER_USER)])
         .declares(sweep::CHORES)
         .declares(sweep::GONE)
         .declares(export::EXPORTS)
         .declares(lent::LENDS)
         .jobs(Jobs::new().every::<sweep::DeleteFiles>(Duration::from_secs(30)))
         .jobs(Jobs::new().every::<sweep::FindStrays>(Duration::from_hours(24)))
-        .task(|janua| Box::pin(egress::flush_regularly(janua)))
+        .task("storage.egress", |janua| Box::pin(egress::flush_regularly(janua)))
 }
 
 /// The objects of the calling user in the app of the key, of the key's environment.

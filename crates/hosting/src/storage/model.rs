@@ -1,4 +1,6 @@
 //! Storage objects as stored, and every statement on them.
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use db::{Db, Read, Tx, holding, params, row};
 use kernel::{clock::Timestamp, http::Key as Position, id::Id, ports::objects::Key};
 use schemars::JsonSchema;
@@ -338,6 +340,18 @@ impl StorageObject {
         db.all(sql, params![owner, most]).await
     }
 
+    pub async fn count_of_app(db: &Db, app: ApplicationId) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM storage_object WHERE app_id = $1";
+        let (count,): (i64,) = db.one(sql, params![app]).await?;
+        Ok(count)
+    }
+
+    pub async fn count_of_owner(db: &Db, owner: AccountId) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM storage_object WHERE owner_id = $1";
+        let (count,): (i64,) = db.one(sql, params![owner]).await?;
+        Ok(count)
+    }
+
     /// Where it stands in the list by time.
     pub fn position(&self) -> Position {
         Position { at: self.created_at, id: self.id.to_string() }
@@ -447,6 +461,13 @@ impl Piece {
         from.all("SELECT * FROM storage_piece WHERE object_id = $1 ORDER BY start_at", params![object]).await
     }
 
+    /// Has the files of those that would be deleted before a moment deleted later.
+    pub async fn keep_all(tx: &mut Tx, object: ObjectId, before: Timestamp, until: Timestamp) -> db::Result<()> {
+        let sql = "UPDATE storage_file SET doomed_at = $3
+                   WHERE doomed_at < $2 AND key IN (SELECT file FROM storage_piece WHERE object_id = $1)";
+        tx.send(sql, params![object, before, until]).await
+    }
+
     pub async fn delete_all(tx: &mut Tx, object: ObjectId) -> db::Result<()> {
         tx.send("DELETE FROM storage_piece WHERE object_id = $1", params![object]).await
     }
@@ -520,17 +541,28 @@ pub struct Share {
 row!(Share { app_id, org_id, environment, objects, bytes, pending });
 
 impl Share {
-    /// Of an account that goes, in every app; the objects are locked by their deletion.
+    /// Of an account that goes, in every app. What is deleted is added up, so that an object that another request
+    /// deletes at the same time is given back once.
     pub async fn take_of_owner(tx: &mut Tx, owner: AccountId) -> db::Result<Vec<Self>> {
-        let sql = "SELECT app_id, org_id, environment, CAST(COUNT(*) AS BIGINT) AS objects,
-                          CAST(SUM(size) AS BIGINT) AS bytes,
-                          CAST(SUM(CASE WHEN status = 'pending' THEN 1 ELSE 0 END) AS BIGINT) AS pending
-                   FROM storage_object WHERE owner_id = $1 GROUP BY app_id, org_id, environment
-                   ORDER BY app_id, environment";
-        let shares = tx.all(sql, params![owner]).await?;
-        tx.send("DELETE FROM storage_object WHERE owner_id = $1", params![owner]).await?;
+        let sql = "DELETE FROM storage_object WHERE owner_id = $1
+                   RETURNING app_id, org_id, environment, CAST(1 AS BIGINT) AS objects, size AS bytes,
+                             CAST(CASE WHEN status = 'pending' THEN 1 ELSE 0 END AS BIGINT) AS pending";
+        let mut shares: BTreeMap<(String, &'static str), Self> = BTreeMap::new();
+        for one in tx.put::<Self>(sql, params![owner]).await? {
+            match shares.entry((one.app_id.to_string(), one.environment.name())) {
+                Entry::Vacant(place) => {
+                    place.insert(one);
+                }
+                Entry::Occupied(mut place) => {
+                    let share = place.get_mut();
+                    share.objects += one.objects;
+                    share.bytes += one.bytes;
+                    share.pending += one.pending;
+                }
+            }
+        }
         tx.send("DELETE FROM storage_usage WHERE owner_id = $1", params![owner.to_string()]).await?;
-        Ok(shares)
+        Ok(shares.into_values().collect())
     }
 
     /// The bytes of an app that goes, in both environments.

@@ -53,7 +53,8 @@ async fn list_objects(
     let scope = Scope::from(caller.account()).found_by(&format!("{}/{}", shelf.app, shelf.environment.name()));
     let Listed { rows, next_cursor } = list(&janua, shelf, scope, &filter, &page).await?;
     let limit = quotas::ceiling_of(&janua.db, &janua, caller.keyed.org_id, &BYTES_PER_USER).await?;
-    let usage = UsageView::of(Usage::find(&janua.db, shelf).await?, limit);
+    let usage = Usage::find(&janua.db, shelf).await?;
+    let usage = UsageView::of(usage, limit, usage.bytes);
     let objects = rows.into_iter().map(|object| StorageObjectView::of(&janua, object)).collect();
     Ok(Json(StorageObjects { objects, next_cursor, usage }))
 }
@@ -100,7 +101,7 @@ async fn get_object(
     Ok(Json(StorageObjectView::of(&janua, object)))
 }
 
-/// What is changed. Everything else is ignored.
+/// The changes. All other fields are ignored.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ObjectChange {

@@ -9,7 +9,6 @@ use kernel::{
     fault::{Fault, NOT_FOUND, Result},
     http::{Json, Routes},
     ports::objects::{Key, Sha256, Slot},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,6 +101,7 @@ async fn presign_upload(
 }
 
 /// Where a new object goes.
+#[derive(Clone)]
 pub struct Place {
     pub pool: Pool,
     pub app: tenancy::apps::ApplicationId,
@@ -159,22 +159,35 @@ pub async fn begin(
         finalized_at: None,
         received,
     };
-    transact!(janua, async |tx| {
+    let along = Reservation { janua: janua.clone(), place: place.clone(), object, validity };
+    janua.carry(along, |tx, reservation| Box::pin(reservation.make(tx))).await
+}
+
+/// Room for an upload that is about to begin.
+struct Reservation {
+    janua: Janua,
+    place: Place,
+    object: StorageObject,
+    validity: Duration,
+}
+
+impl Reservation {
+    async fn make(&self, tx: &mut Tx) -> Result<StorageObject> {
+        let Self { janua, place, object, validity } = self;
         let app = Application::find(&mut *tx, place.app).await?.ok_or(NOT_FOUND)?;
         if !rules::is_allowed(&app.settings, &object.content_type) {
             return Err(TYPE_NOT_ALLOWED.into());
         }
-        refuse_too_large(tx, janua, place, &object).await?;
+        refuse_too_large(tx, janua, place, object).await?;
         quotas::spend(tx, janua, place.pool, &STORAGE_BYTES, object.size).await?;
-        reserve(tx, janua, place, &object).await?;
+        reserve(tx, janua, place, object).await?;
         object.insert(tx).await?;
         if !janua.objects.is_put_here() {
-            let doomed_at = now.plus(validity).plus(GRACE);
-            files::announce_in(tx, holder(&object), &object.slot, doomed_at).await?;
+            let doomed_at = object.created_at.plus(*validity).plus(GRACE);
+            files::announce_in(tx, holder(object), &object.slot, doomed_at).await?;
         }
-        Ok(())
-    })?;
-    Ok(object)
+        Ok(object.clone())
+    }
 }
 
 async fn refuse_too_large(tx: &mut Tx, janua: &Janua, place: &Place, object: &StorageObject) -> Result<()> {

@@ -26,17 +26,21 @@ use tenancy::{
 
 use super::{
     LARGEST, OBJECT_TOO_LARGE, TYPE_NOT_ALLOWED, UNDERWAY, UPLOAD_EXPIRED, UPLOAD_MISMATCH, UPLOAD_MISSING, end,
-    finalize::{self, ObjectPath},
+    finalize::ObjectPath,
     model::{Piece, Status, StorageObject, Visibility, files},
     own_shelf,
     presign::{NewObject, Place, begin},
-    upload::{Expected, receive, set_file},
+    underway::{BodyPlace, FINALIZE_UNDERWAY, UPLOAD_UNDERWAY, complete, complete_in_time},
+    upload::{Expected, receive},
 };
 
 /// How long an upload waits for its next byte.
 const VALID: Duration = Duration::from_hours(24);
 /// What one PATCH may bring if it has a checksum, because all of it counts or none.
 const LARGEST_CHECKED: u64 = 64 * 1024 * 1024;
+/// How much sooner than the newest piece an earlier one may be deleted; so not every piece extends all that were
+/// before it. With it a piece still outlives [`GRACE`](super::GRACE) after its upload.
+const SLACK: Duration = Duration::from_hours(1);
 /// The length of a piece: what is lost at the most when the server dies.
 const PIECE: u64 = 16 * 1024 * 1024;
 
@@ -67,15 +71,15 @@ pub fn routes() -> Routes {
         .fails(&[QUOTA_EXCEEDED, OBJECT_TOO_LARGE, TYPE_NOT_ALLOWED, TOO_MANY_UPLOADS, INVALID])
         .answers_nothing(201)
         .unkept()
-        .get("/storage/uploads/{objectId}", upload_state, "how far a resumable upload is (tus)")
-        .fails(&[UPLOAD_EXPIRED, UPLOAD_MISMATCH, UPLOAD_MISSING])
+        .get("/storage/uploads/{objectId}", upload_state, "progress of a resumable upload (tus)")
+        .fails(&[UPLOAD_EXPIRED, UPLOAD_MISMATCH, UPLOAD_MISSING, FINALIZE_UNDERWAY])
         .answers_nothing(204)
-        .patch("/storage/uploads/{objectId}", append_to_upload, "go on with a resumable upload (tus)")
+        .patch("/storage/uploads/{objectId}", append_to_upload, "continue a resumable upload (tus)")
         .streams(usize::try_from(LARGEST).unwrap_or(usize::MAX))
         .fails(&[OFFSET_CONFLICT, NOT_OFFSETS, CHECKSUM_MISMATCH, UPLOAD_EXPIRED, UPLOAD_MISMATCH, UPLOAD_MISSING])
-        .fails(&[UPLOAD_REFUSED, INVALID])
+        .fails(&[UPLOAD_REFUSED, UPLOAD_UNDERWAY, INVALID])
         .answers_nothing(204)
-        .delete("/storage/uploads/{objectId}", end_upload, "give up a resumable upload (tus)")
+        .delete("/storage/uploads/{objectId}", end_upload, "cancel a resumable upload (tus)")
         .answers_nothing(204)
         .options("/storage/uploads", describe_server, "what this server can (tus)")
         .answers_nothing(204)
@@ -195,7 +199,7 @@ async fn create_upload(State(janua): State<Janua>, caller: AppUser, tus: Tus) ->
     };
     let mut object = begin(&janua, &Place::of_user(&caller), new, VALID, Some(0)).await?;
     if size == 0 {
-        object = complete(&janua, &caller, object).await?;
+        object = complete(&janua, object, None, &caller.session.by()).await?;
     }
     let location = format!("{}/storage/uploads/{}", janua.config.base_url(), object.id);
     let mut headers = vec![(header::LOCATION, location), (UPLOAD_OFFSET, "0".to_owned())];
@@ -219,8 +223,8 @@ async fn upload_state(
 ) -> Result<Response> {
     let mut object = find(&janua, &caller, &path).await?;
     if object.received == Some(object.size) && object.status == Status::Pending {
-        // The server died between the last byte and the end.
-        object = complete(&janua, &caller, object).await?;
+        // The server died between the last byte and the end, or is still about it.
+        object = complete_in_time(&janua, object, None, &caller.session.by()).await?;
     }
     let mut headers = vec![
         (UPLOAD_OFFSET, object.received.unwrap_or_default().to_string()),
@@ -245,6 +249,7 @@ async fn append_to_upload(
     if object.status != Status::Pending || object.received != Some(offset) {
         return Err(OFFSET_CONFLICT.into());
     }
+    let _place = BodyPlace::take(&janua, object.id)?;
     let left = u64::try_from(object.size - offset).unwrap_or_default();
     let offset = match checksum {
         Some(sha256) => append_checked(&janua, &object, offset, left, sha256, body).await?,
@@ -252,7 +257,7 @@ async fn append_to_upload(
     };
     object.received = Some(offset);
     if offset == object.size {
-        object = complete(&janua, &caller, object).await?;
+        object = complete(&janua, object, None, &caller.session.by()).await?;
     }
     let mut headers = vec![(UPLOAD_OFFSET, offset.to_string())];
     headers.extend(expires(&object));
@@ -302,13 +307,19 @@ async fn note_piece(
 ) -> Result<i64> {
     let length = i64::try_from(length).unwrap_or_default();
     let to = offset + length;
+    if length == 0 {
+        transact!(janua, async |tx| Ok(files::doom(tx, &file, janua.clock.now()).await?))?;
+        return Ok(offset);
+    }
     let is_noted = transact!(janua, async |tx| {
         let now = janua.clock.now();
         let expires_at = now.plus(VALID);
         let is_noted = StorageObject::advance(tx, object.id, offset, to, expires_at).await?;
         if is_noted {
             Piece { start_at: offset, length, file: file.clone() }.insert(tx, object.id).await?;
-            files::doom(tx, &file, expires_at.plus(UNDERWAY)).await?;
+            let kept_until = expires_at.plus(UNDERWAY);
+            files::doom(tx, &file, kept_until).await?;
+            Piece::keep_all(tx, object.id, kept_until.minus(SLACK), kept_until).await?;
         } else {
             files::doom(tx, &file, now).await?;
         }
@@ -369,12 +380,8 @@ impl Cut<'_> {
     }
 }
 
-/// Makes the object ready.
-async fn complete(janua: &Janua, caller: &AppUser, object: StorageObject) -> Result<StorageObject> {
-    finalize::finish(janua, object, None, &caller.session.by()).await
-}
-
-/// Joins the pieces of an upload into its file; the pieces go.
+/// Joins the pieces of an upload into its file; the pieces go. Another node may do it at the same time: what the
+/// first made counts.
 pub async fn assemble(janua: &Janua, object: StorageObject) -> Result<StorageObject> {
     let object = StorageObject::find(&janua.db, object.id).await?.ok_or(NOT_FOUND)?;
     if object.file.is_some() || object.status == Status::Ready {
@@ -383,6 +390,15 @@ pub async fn assemble(janua: &Janua, object: StorageObject) -> Result<StorageObj
     if object.received != Some(object.size) {
         return Err(UPLOAD_MISSING.into());
     }
+    let joined = join(janua, &object).await;
+    let object = StorageObject::find(&janua.db, object.id).await?.ok_or(NOT_FOUND)?;
+    match joined {
+        Err(fault) if object.file.is_none() => Err(fault),
+        _ => Ok(object),
+    }
+}
+
+async fn join(janua: &Janua, object: &StorageObject) -> Result<()> {
     let pieces = Piece::all(&janua.db, object.id).await?;
     let of = janua.clone();
     let whole = stream::iter(pieces.clone()).then(move |piece| {
@@ -397,15 +413,22 @@ pub async fn assemble(janua: &Janua, object: StorageObject) -> Result<StorageObj
     });
     let length = u64::try_from(object.size).unwrap_or_default();
     let expected = Expected { length: Some(length), sha256: None };
-    let (file, stored) = receive(janua, &object, expected, Box::pin(whole.flatten())).await?;
-    set_file(janua, &object, &file, stored).await?;
+    let (file, stored) = receive(janua, object, expected, Box::pin(whole.flatten())).await?;
+    let sha256 = stored.sha256.to_string();
     transact!(janua, async |tx| {
+        let now = janua.clock.now();
+        let held = StorageObject::hold(tx, object.id).await?.filter(|held| held.file.is_none());
+        if held.is_none() || !StorageObject::set_file(tx, object.id, &file, &sha256).await? {
+            // Another node was first.
+            return Ok(files::doom(tx, &file, now).await?);
+        }
+        let kept_until = object.expires_at.unwrap_or(now).max(now).plus(UNDERWAY);
+        files::doom(tx, &file, kept_until).await?;
         for piece in &pieces {
-            files::doom(tx, &piece.file, janua.clock.now()).await?;
+            files::doom(tx, &piece.file, now).await?;
         }
         Ok(Piece::delete_all(tx, object.id).await?)
-    })?;
-    StorageObject::find(&janua.db, object.id).await?.ok_or_else(|| NOT_FOUND.into())
+    })
 }
 
 fn failed<'a>(fault: Fault) -> Source<'a> {

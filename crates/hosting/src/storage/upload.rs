@@ -19,12 +19,14 @@ use tenancy::uploads::UPLOAD_REFUSED;
 use super::{
     LARGEST, UNDERWAY, UPLOADS, announce_file,
     model::{Status, StorageObject, files},
+    underway::{BodyPlace, UPLOAD_UNDERWAY},
 };
 
 pub fn routes() -> Routes {
     Routes::new("storage")
         .put("/files/uploads/{name}", put_upload, "upload a file to an upload URL")
         .streams(usize::try_from(LARGEST).unwrap_or(usize::MAX))
+        .fails(&[UPLOAD_UNDERWAY])
         .for_any_origin()
 }
 
@@ -89,6 +91,7 @@ impl OperationInput for SignedUpload {
 async fn put_upload(State(janua): State<Janua>, signed: SignedUpload, body: Streamed) -> Result<NoContent> {
     let object = StorageObject::find_by_slot(&janua.db, &signed.slot).await?;
     let object = object.filter(|object| object.status == Status::Pending).ok_or(UPLOAD_REFUSED)?;
+    let _place = BodyPlace::take(&janua, object.id)?;
     let expected = Expected { length: Some(signed.length), sha256: signed.sha256 };
     let (file, stored) = match receive(&janua, &object, expected, body.into_source()).await {
         Err(ObjectError::Unlike(_)) => return Err(UPLOAD_REFUSED.into()),

@@ -36,7 +36,7 @@ pub struct StorageObjectView {
     visibility: Visibility,
     metadata: Map<String, Value>,
     environment: Environment,
-    /// Where everybody can read it, if it is public.
+    /// The public URL of the object, if it is public.
     url: Option<String>,
     /// Where it can be read for 15 minutes. The URL contains its own authorization: keep it secret.
     download_url: Option<String>,
@@ -96,7 +96,7 @@ fn download_url(janua: &Janua, object: &StorageObject, until: Timestamp) -> Opti
     Some(janua.objects.signed_get(&view).unwrap_or_else(here))
 }
 
-/// What is stored, beside what may be.
+/// Stored amounts, beside their limits.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageView {
@@ -105,11 +105,13 @@ pub struct UsageView {
     bytes: i64,
     /// Null where no plan limits it.
     limit_bytes: Option<i64>,
+    /// The bytes that the limit is about: those of the user, or, for the dashboard, of all apps of the organization.
+    counted_bytes: i64,
 }
 
 impl UsageView {
-    pub fn of(usage: Usage, limit_bytes: Option<i64>) -> Self {
-        Self { objects: usage.objects, bytes: usage.bytes, limit_bytes }
+    pub fn of(usage: Usage, limit_bytes: Option<i64>, counted_bytes: i64) -> Self {
+        Self { objects: usage.objects, bytes: usage.bytes, limit_bytes, counted_bytes }
     }
 }
 

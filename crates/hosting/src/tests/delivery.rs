@@ -192,3 +192,183 @@ async fn a_proxy_in_front_asks_which_names_are_sites_and_nobody_else_does() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+async fn egress(t: &TestJanua) -> i64 {
+    t.janua.own::<Arc<Edge>>().traffic.flush(&t.janua).await;
+    let sql = "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM site_traffic";
+    let (bytes,): (i64,) = t.janua.db.one(sql, vec![]).await.unwrap();
+    bytes
+}
+
+#[tokio::test]
+async fn traffic_is_what_was_handed_on() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    let long = "0123456789abcdef".repeat(3 << 16);
+    ada.deployed(&t, &[("index.html", "home"), ("long.bin", &long)]).await;
+    let head = send(&t, Request::head("/long.bin").header("host", "shop.localhost").body(()).unwrap()).await;
+    assert_eq!((head.status, head.header("content-length")), (200, "3145728"));
+    assert_eq!(egress(&t).await, 0, "nothing was sent");
+    assert_eq!(shows(&t, "shop.localhost", "/").await.0, 200);
+    assert_eq!(egress(&t).await, 4);
+    assert_eq!(ask(&t, "shop.localhost", "/long.bin", &[("range", "bytes=0-9")]).await.status, 206);
+    assert_eq!(egress(&t).await, 14);
+    // A visitor who leaves after the first piece.
+    let request = Request::get("/long.bin").header("host", "shop.localhost").body(()).unwrap();
+    let edge = t.janua.own::<Arc<Edge>>();
+    let mut body = respond(&t.janua, edge, &Connection::default(), &request).await.into_body();
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap().len();
+    drop(body);
+    let sent = egress(&t).await;
+    assert_eq!(sent, 14 + i64::try_from(first).unwrap());
+    assert!(sent < 2 << 20, "not the whole file");
+    // Counts are written while the rest is on its way.
+    let mut body = respond(&t.janua, edge, &Connection::default(), &request).await.into_body();
+    body.frame().await.unwrap().unwrap();
+    egress(&t).await;
+    while body.frame().await.is_some() {}
+    assert_eq!(egress(&t).await, sent + 3_145_728);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn w22_no_answer_stands_for_another() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    let script = "console.log('hello');\n".repeat(50);
+    let rules = "/*\n  Cache-Control: public, max-age=31536000, immutable\n  CDN-Cache-Control: max-age=9\n  \
+                 Surrogate-Control: max-age=9\n  Expires: Thu, 01 Jan 2099 00:00:00 GMT\n";
+    let files =
+        [("index.html", "home"), ("404.html", "none"), ("app.1a2b3c4d.js", script.as_str()), ("_headers", rules)];
+    let made = ada.deployed(&t, &files).await;
+    t.run_jobs().await;
+    let js = "/app.1a2b3c4d.js";
+    let get = async |path: &str, headers: &[(&str, &str)]| ask(&t, "shop.localhost", path, headers).await;
+    let head = async |path: &str, headers: &[(&str, &str)]| {
+        let mut request = Request::head(path).header("host", "shop.localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        send(&t, request.body(()).unwrap()).await
+    };
+
+    // HEAD says what GET would, for each form.
+    let mut tags = vec![];
+    for (accepts, coding) in
+        [("", ""), ("identity", ""), ("gzip", "gzip"), ("br, gzip", "br"), ("GZIP ; q=1", "gzip")]
+    {
+        let sent = [("accept-encoding", accepts)];
+        let (whole, says) = (get(js, &sent).await, head(js, &sent).await);
+        assert_eq!(whole.header("content-encoding"), coding, "{accepts}");
+        for name in ["content-encoding", "content-length", "content-type", "etag", "cache-control", "vary"] {
+            assert_eq!(whole.header(name), says.header(name), "{accepts}: {name}");
+        }
+        assert_eq!((says.body.len(), whole.header("content-length")), (0, whole.body.len().to_string().as_str()));
+        assert_eq!(whole.header("vary"), "Accept-Encoding", "{accepts}");
+        if !tags.contains(&whole.header("etag").to_owned()) {
+            tags.push(whole.header("etag").to_owned());
+        }
+    }
+    assert_eq!(tags.len(), 3, "each form has its own tag: {tags:?}");
+    // A tag is that of one form, so a client with another form is sent the one it understands.
+    for (at, accepts) in ["identity", "gzip", "br"].iter().enumerate() {
+        for (other, tag) in tags.iter().enumerate() {
+            let same = get(js, &[("accept-encoding", accepts), ("if-none-match", tag)]).await;
+            assert_eq!(same.status, if at == other { 304 } else { 200 }, "{accepts} {tag}");
+            assert_eq!(same.header("vary"), "Accept-Encoding", "a 304 renews the key, too");
+        }
+    }
+
+    // Odd forms are understood as RFC 9110 says, or get the plain bytes.
+    for (accepts, coding) in [
+        ("gzip;q=0", ""),
+        ("gzip; Q=0.000", ""),
+        ("gzip;x=1;q=0", ""),
+        ("br;q=0, gzip;q=0.1", "gzip"),
+        ("*", ""),
+        (",,,", ""),
+        ("brgzip", ""),
+        ("gzip\tbr", ""),
+        ("\"br\"", ""),
+    ] {
+        let served = get(js, &[("accept-encoding", accepts)]).await;
+        assert_eq!((served.status, served.header("content-encoding")), (200, coding), "{accepts}");
+    }
+    let two = [("accept-encoding", "identity"), ("accept-encoding", "br")];
+    assert_eq!(get(js, &two).await.header("content-encoding"), "br", "lines are one list");
+
+    // A part is one of the plain bytes, whatever is accepted; HEAD has no parts.
+    let part = get(js, &[("accept-encoding", "br"), ("range", "bytes=0-6")]).await;
+    assert_eq!((part.status, part.text().as_str(), part.header("content-encoding")), (206, "console", ""));
+    assert_eq!(part.header("etag"), tags[0]);
+    let mixed = get(js, &[("accept-encoding", "br"), ("range", "bytes=0-6"), ("if-range", &tags[2])]).await;
+    assert_eq!((mixed.status, mixed.body.len()), (200, script.len()), "a part never completes another form");
+    let says = head(js, &[("accept-encoding", "br"), ("range", "bytes=0-6")]).await;
+    assert_eq!((says.status, says.header("content-range")), (200, ""));
+
+    // Neither queries nor headers that no key has make a difference.
+    for query in ["?", "?a=1", "?a=1&a=2", "?%00", "?../x", "?//evil.test"] {
+        let served = get(&format!("{js}{query}"), &[]).await;
+        assert_eq!((served.status, served.header("etag"), served.header("location")), (200, tags[0].as_str(), ""));
+    }
+    let plain = get(js, &[]).await;
+    let page = get("/", &[("accept", "text/html")]).await;
+    for (name, value) in [
+        ("x-forwarded-host", "evil.test"),
+        ("x-forwarded-proto", "http"),
+        ("x-forwarded-prefix", "/evil"),
+        ("forwarded", "host=evil.test;proto=http"),
+        ("x-original-url", "/404.html"),
+        ("x-rewrite-url", "/404.html"),
+        ("x-http-method-override", "HEAD"),
+        ("x-janua-site", "evil.localhost"),
+        ("origin", "https://evil.test"),
+        ("cookie", "janua_preview=1; session=1"),
+        ("authorization", "Bearer x"),
+        ("accept-language", "tlh"),
+        ("user-agent", "<script>"),
+        ("transfer-encoding", "chunked"),
+    ] {
+        for (path, before) in [(js, &plain), ("/", &page)] {
+            let served = get(path, &[("accept", "text/html"), (name, value)]).await;
+            assert_eq!((served.status, &served.body), (before.status, &before.body), "{name} {path}");
+            assert_eq!(served.headers, before.headers, "{name} {path}");
+        }
+    }
+
+    // What stands in for a missing file is never kept, whatever the site says of its files.
+    let says = |served: &Served| {
+        ["cache-control", "cdn-cache-control", "surrogate-control", "expires"]
+            .map(|name| served.header(name).to_owned())
+    };
+    let missing = get("/gone.1a2b3c4d.js", &[]).await;
+    assert_eq!((missing.status, says(&missing)), (404, ["no-cache", "", "", ""].map(String::from)));
+    assert_eq!(plain.header("cdn-cache-control"), "max-age=9", "its own files are the site's business");
+    let preview = ask(&t, &host_of(&made["previewUrl"]), js, &[]).await;
+    assert_eq!((preview.status, says(&preview)), (200, ["private, no-store", "", "", ""].map(String::from)));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[test]
+fn a_redirect_to_https_keeps_the_port() {
+    use crate::edge::settings::{https_of, tls_port};
+    let port = |listens: Option<&str>, url: &str| {
+        let config = Config::for_tests()
+            .with(|settings: &mut crate::Settings| settings.edge_tls_listen = listens.map(|at| at.parse().unwrap()))
+            .with(|settings: &mut crate::edge::Settings| {
+                settings.edge_url = (!url.is_empty()).then(|| url.parse().unwrap());
+            });
+        tls_port(&config)
+    };
+    assert_eq!(port(None, "https://localhost"), None);
+    assert_eq!(port(Some("127.0.0.1:8443"), ""), Some(8443));
+    assert_eq!(port(Some("127.0.0.1:443"), ""), Some(443));
+    assert_eq!(port(Some("127.0.0.1:8443"), "https://localhost"), Some(443), "as browsers reach it");
+    assert_eq!(port(Some("127.0.0.1:8443"), "https://localhost:9443"), Some(9443));
+    assert_eq!(port(Some("127.0.0.1:8443"), "http://localhost"), Some(443), "the usual ports are mapped");
+    assert_eq!(port(Some("127.0.0.1:8443"), "http://localhost:8080"), Some(8443));
+    assert_eq!(https_of("a.test", 443), "https://a.test");
+    assert_eq!(https_of("a.test", 8443), "https://a.test:8443");
+}

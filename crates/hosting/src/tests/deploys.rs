@@ -3,9 +3,13 @@ use std::time::Duration;
 
 use axum::http::Method;
 use data_encoding::BASE64;
+use futures_util::StreamExt as _;
 
 use super::*;
-use crate::edge::manifest::Sha256;
+use crate::{
+    deployments::{Deployment, RewritePacks, Unpackers},
+    edge::manifest::Sha256,
+};
 
 #[tokio::test]
 async fn an_archive_is_a_site_at_once_and_the_next_one_replaces_it() {
@@ -264,5 +268,137 @@ async fn files_of_a_deployment_are_compared_with_the_one_before() {
     assert_eq!(list, [("index.html", "changed"), ("new.txt", "added"), ("old.txt", "removed")]);
     assert_eq!(files.body["unchanged"], 1);
     t.run_jobs().await;
+    t.finish().await;
+}
+
+/// A body that waits until it is let go on.
+fn held_back(archive: &[u8]) -> (tokio::sync::oneshot::Sender<()>, axum::body::Body) {
+    let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
+    let (head, tail) = (archive[..10].to_vec(), archive[10..].to_vec());
+    let chunks = futures_util::stream::once(async move { Ok::<_, std::io::Error>(head) }).chain(
+        futures_util::stream::once(async move {
+            let _ = wait.await;
+            Ok(tail)
+        }),
+    );
+    (go_on, axum::body::Body::from_stream(chunks))
+}
+
+#[tokio::test]
+async fn a_deployment_that_is_received_can_be_canceled() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    ada.deployed(&t, &[("index.html", "old")]).await;
+    let (go_on, body) = held_back(&site(&[("index.html", "new")]));
+    let path = format!("/apps/{}/deploy", ada.app);
+    let sent = ada.person.asks(t.post(&path).header("content-type", "application/gzip").body(body)).send();
+    let stop = async {
+        let id = loop {
+            let listed = ada.person.asks(t.get("/deployments?status=processing")).await;
+            if let Some(id) = listed.body["deployments"][0]["id"].as_str() {
+                break id.to_owned();
+            }
+            tokio::task::yield_now().await;
+        };
+        let cancel = format!("/deployments/{id}/cancel");
+        let eve = signed_in(&t, "eve@example.com").await;
+        assert_eq!(eve.asks(t.post(&cancel)).await.refusal(), (404, "not_found"), "W16");
+        for _ in 0..2 {
+            let stopped = ada.person.asks(t.post(&cancel)).await;
+            assert_eq!((stopped.status, &stopped.body["status"]), (200, &json!("canceled")), "{}", stopped.text);
+            assert_eq!(stopped.body["error"]["code"], "deployment_canceled");
+        }
+        go_on.send(()).unwrap();
+        id
+    };
+    let (answer, id) = tokio::join!(sent, stop);
+    assert_eq!(answer.refusal(), (409, "deployment_canceled"), "{}", answer.text);
+    assert_eq!(shows(&t, "shop.localhost", "/").await, (200, "old".into()));
+    let shown = ada.person.asks(t.get(&format!("/deployments/{id}"))).await;
+    assert_eq!((&shown.body["status"], &shown.body["active"]), (&json!("canceled"), &json!(false)));
+    let health = ada.person.asks(t.get("/deployments/health")).await;
+    assert_eq!(health.body["deployments"], json!({ "ready": 1, "failed": 0, "canceled": 1, "processing": 0 }));
+    let events = t.happened().await;
+    assert_eq!(events.iter().filter(|kind| *kind == "DEPLOYMENT_CANCELED").count(), 1, "{events:?}");
+    assert!(!events.iter().any(|kind| kind == "DEPLOYMENT_FAILED"), "{events:?}");
+    let live = ada.person.asks(t.get("/deployments?status=ready")).await.body["deployments"][0]["id"].clone();
+    let late = format!("/deployments/{}/cancel", live.as_str().unwrap());
+    assert_eq!(ada.person.asks(t.post(&late)).await.refusal(), (409, "deployment_not_cancelable"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn slow_archives_leave_threads_for_everything_else() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    let mut taken = vec![];
+    while let Ok(place) = Unpackers::take(&t.janua) {
+        taken.push(place);
+    }
+    assert!((32..=256).contains(&taken.len()), "well below the 512 threads that there are: {}", taken.len());
+    let refused = ada.deploys(&t, "", site(&[("index.html", "x")])).await;
+    assert_eq!((refused.refusal(), refused.header("retry-after")), ((503, "overloaded"), "5"), "{}", refused.text);
+    let listed = ada.person.asks(t.get("/deployments")).await;
+    assert_eq!(listed.body["deployments"], json!([]), "nothing was begun");
+    taken.pop();
+    ada.deployed(&t, &[("index.html", "x")]).await;
+    ada.deployed(&t, &[("index.html", "y")]).await;
+    drop(taken);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+/// Text of so many bytes that does not compress.
+fn noise(seed: u64, length: usize) -> String {
+    let mut state = seed;
+    let mut text = String::new();
+    while text.len() < length {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let part = format!("{state:016x}");
+        text.push_str(&part);
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_file_that_never_changes_does_not_keep_what_lay_beside_it() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    let (stays, first, second) = (noise(1, 40_000), noise(2, 300_000), noise(3, 300_000));
+    let old = ada.deployed(&t, &[("index.html", "one"), ("stays.bin", &stays), ("changes.bin", &first)]).await;
+    let new = ada.deployed(&t, &[("index.html", "two"), ("stays.bin", &stays), ("changes.bin", &second)]).await;
+    let again = format!("/deployments/{}/redeploy", new["id"].as_str().unwrap());
+    assert_eq!(ada.person.asks(t.post(&again)).await.status, 200, "it shares the manifest");
+    t.run_jobs().await;
+    let packs = async || {
+        let sql = "SELECT CAST(SUM(bytes) AS BIGINT) FROM pack WHERE object LIKE '%.pack'";
+        let (bytes,): (i64,) = t.janua.db.one(sql, vec![]).await.unwrap();
+        bytes
+    };
+    let all = packs().await;
+    assert!(all > 640_000, "{all}");
+    let rewrite = async || {
+        let (app, now) = (ada.app.parse().unwrap(), t.janua.clock.now());
+        let job = RewritePacks { app };
+        db::transact!(t.janua.db, async |tx| kernel::jobs::enqueue(tx, &t.janua, now, &job).await).unwrap();
+        t.run_jobs().await;
+        t.advance(Duration::from_hours(2));
+        t.run_jobs().await;
+    };
+    rewrite().await;
+    assert_eq!(packs().await, all, "everything is needed");
+    let id = old["id"].as_str().unwrap().parse().unwrap();
+    let now = t.janua.clock.now();
+    db::transact!(t.janua.db, async |tx| Deployment::expire(tx, id, now).await).unwrap();
+    rewrite().await;
+    let left = packs().await;
+    assert!(left < all - 300_000, "{left} of {all}");
+    for host in ["shop.localhost".to_owned(), host_of(&new["previewUrl"])] {
+        assert_eq!(shows(&t, &host, "/stays.bin").await, (200, stays.clone()), "{host}");
+        assert_eq!(shows(&t, &host, "/changes.bin").await, (200, second.clone()), "{host}");
+    }
+    rewrite().await;
+    assert_eq!(packs().await, left, "there is nothing more to gain");
     t.finish().await;
 }

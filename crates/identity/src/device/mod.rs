@@ -69,7 +69,7 @@ struct Begun {
     device_code: String,
     /// The code that the user enters.
     user_code: String,
-    /// Where they type it.
+    /// The URL of the page to enter the code.
     verification_uri: String,
     /// The same with the code in it, for a QR code.
     verification_uri_complete: String,

@@ -6,7 +6,7 @@ use tenancy::{
     accounts::AccountId,
     apps::{
         Application, ApplicationId, redirects,
-        scopes::{DeclaredScopes, Scopes},
+        scopes::{DeclaredScopes, OwnResource, Scopes},
     },
     enter::Visitor,
     machines::{Machine, MachineId, State},
@@ -144,6 +144,15 @@ impl Client {
     /// The server that tokens are wanted for: on a domain that some app has proven to be its own, or, while developing, on
     /// loopback, which every client may ask for and the person decides upon.
     pub async fn target(&self, janua: &Janua, resource: &str) -> Result<Option<Target>> {
+        if let Some(own) = OwnResource::find(janua, resource) {
+            return Ok(Some(Target {
+                resource: resource.to_owned(),
+                app_name: Some(own.name.to_owned()),
+                org_id: None,
+                declared: own.declared_scopes(),
+                is_loopback: false,
+            }));
+        }
         let Some(url) = target(resource) else { return Ok(None) };
         if redirects::is_loopback(&url) {
             let origin = url.origin().ascii_serialization();

@@ -11,11 +11,13 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tenancy::{
     accounts::{Account, AccountId},
     apps::{ApplicationId, scopes::Scopes},
     enter::Session,
     events::{self, By, happenings::SessionRevoked},
+    machines::{Machine, MachineEvent, MachineId},
     sessions,
 };
 
@@ -172,6 +174,12 @@ async fn revoke_consent(
         let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;
         let Some(Consent { client, resource, .. }) = gone.into_iter().next() else { return Err(NOT_FOUND.into()) };
         session.record(tx, &janua, &ConsentRevoked { client_id: client.clone() }).await?;
+        if let Ok(id) = client.parse::<MachineId>()
+            && let Some(machine) = Machine::find(&mut *tx, id).await?
+        {
+            let event = MachineEvent::delegation_revoked(json!({ "name": machine.name, "subject": account }));
+            session.record_about(tx, &janua, machine.about().person(account), &event).await?;
+        }
         // What is under way is off, too.
         let sql = "DELETE FROM oauth_code WHERE client = $1 AND used_at IS NULL
                      AND session_id IN (SELECT id FROM session WHERE account_id = $2)";

@@ -10,7 +10,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::{self, ApplicationId, Keyed},
+    apps::{self, ApplicationId, KeyKind, Keyed},
     enter::{self, NotAdmitted},
     events::By,
     machines::{
@@ -118,6 +118,10 @@ fn missing() -> Fault {
 
 /// What a token of a machine says, for the app that runs the server it is for and for apps of the machine's organization.
 async fn look_at_machine(janua: &Janua, client: &Keyed, found: Recognised) -> Result<Option<Found>> {
+    // A publishable key is no secret: anybody could ask with it.
+    if client.kind != KeyKind::Secret {
+        return Ok(None);
+    }
     let Recognised { claims, machine, .. } = found;
     let is_theirs = client.org_id == machine.org_id || is_meant_for(janua, Some(&claims.aud), client.app_id).await?;
     if !is_theirs || !counts(janua, client, &machine, claims.generation).await? {

@@ -29,7 +29,7 @@ pub const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 
-/// What a token exchange sends.
+/// The request of a token exchange.
 #[derive(Default, Deserialize, JsonSchema)]
 pub struct Exchange {
     /// An access token of the user, or one by which a machine acts for the user.
@@ -38,7 +38,7 @@ pub struct Exchange {
     /// `urn:ietf:params:oauth:token-type:access_token`.
     #[schemars(length(max = 200))]
     subject_token_type: Option<String>,
-    /// A token of the machine that is to act. Required: nobody acts as somebody else without being named.
+    /// A token of the machine that acts. Required: a delegated token always names its actor.
     #[schemars(with = "Option<String>", length(max = 8192))]
     actor_token: Option<Typed>,
     #[schemars(length(max = 200))]

@@ -60,7 +60,7 @@ pub fn routes() -> Routes {
         .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<SignedIn>(200, "application/json")
         .fails(&[PASSKEYS_OFF, INVALID_PASSKEY, PASSKEY_REFUSED, TOKEN_SPENT])
-        .get("/.well-known/webauthn", related_origins, "whose pages may ask for passkeys of this service")
+        .get("/.well-known/webauthn", related_origins, "origins that may use passkeys of this service")
         .patch("/auth/passkey/{credentialId}", rename_passkey, "rename a passkey")
         .fails(&[NOT_FOUND])
         .delete("/auth/passkey/{credentialId}", remove_passkey, "remove a passkey")

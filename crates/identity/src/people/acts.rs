@@ -72,7 +72,7 @@ fn acted(account: &Account, act: OwnerAct) -> OwnerActed {
 
 /// Ends everything that opens the account or is about to: sessions, links, approved and trusted devices.
 async fn shut(tx: &mut Tx, janua: &Janua, by: &By, account: &Account, reason: &'static str) -> Result<()> {
-    for purpose in [RESET_PASSWORD, ACCOUNT_INVITE, MAGIC_LINK] {
+    for purpose in [RESET_PASSWORD, ACCOUNT_INVITE, MAGIC_LINK, VERIFY_EMAIL] {
         once::void(tx, purpose, account.id, janua.clock.now()).await?;
     }
     device::withdraw(tx, account.id).await?;
@@ -144,6 +144,17 @@ pub async fn invite(tx: &mut Tx, janua: &Janua, account: AccountId) -> db::Resul
 pub async fn end_sessions(tx: &mut Tx, janua: &Janua, by: &By, account: &HeldAccount) -> Result<()> {
     shut(tx, janua, by, account, "ended_by_platform_owner").await?;
     tell(tx, janua, account, &acted(account, OwnerAct::SessionsEnded)).await
+}
+
+/// The email counts as the user's from now on. A password that a sign-up chose before that may be a stranger's, so the user
+/// chooses another one; links of before do not work.
+pub async fn verify_email(tx: &mut Tx, janua: &Janua, account: AccountId) -> Result<()> {
+    let now = janua.clock.now();
+    if !Account::is_established(tx, account).await? {
+        Account::clear_password(tx, account, now).await?;
+    }
+    once::void(tx, VERIFY_EMAIL, account, now).await?;
+    Ok(Account::set_email_verified(tx, account, true, now).await?)
 }
 
 /// Mails the link and the code that confirm the email. What the person chose at the sign-up stays.

@@ -18,7 +18,7 @@ use tenancy::{
     },
     apps::end_users::Search,
     email::Email,
-    enter::{ACCOUNT_TOPIC, PlatformOwner, ToAdmit},
+    enter::{ACCOUNT_TOPIC, PlatformOwner, ToAdmit, runs_platform},
     events::By,
     messages::mail,
     once,
@@ -54,7 +54,7 @@ pub fn routes() -> Routes {
         .fails(&[NOT_FOUND])
         .patch("/admin/users/{userId}", update_user, "change the name or the email of an account")
         .fails(&proof::REFUSALS)
-        .fails(&[NOT_FOUND, EMAIL_TAKEN])
+        .fails(&[NOT_FOUND, EMAIL_TAKEN, OWN_ACCOUNT, LAST_PLATFORM_OWNER])
         .delete("/admin/users/{userId}", delete_user, "delete an account")
         .fails(&proof::REFUSALS)
         .fails(&[NOT_FOUND, OWN_ACCOUNT, LAST_PLATFORM_OWNER, LAST_OWNER])
@@ -85,7 +85,7 @@ struct Filter {
     #[schemars(length(max = 200))]
     search: Option<String>,
     state: Option<AccountState>,
-    /// Members of this organization, whoever joined last first.
+    /// Members of this organization, the latest to join first.
     org_id: Option<OrgId>,
 }
 
@@ -158,6 +158,7 @@ async fn create_user(
         if !is_new {
             return Err(EMAIL_TAKEN.at("email", "email_taken", "belongs to another account"));
         }
+        Account::establish(tx, account.id).await?;
         session.record_about(tx, &janua, account.id, &AccountCreated).await?;
         if new.email_verified {
             session.record_about(tx, &janua, account.id, &EmailVerified).await?;
@@ -196,7 +197,7 @@ async fn get_user(
     Ok(Json(PlatformUser::of(&janua, account).await?))
 }
 
-/// What is left out stays as it is.
+/// Fields that are left out stay as they are.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct UserChange {
@@ -204,6 +205,8 @@ struct UserChange {
     name: Option<String>,
     /// Needs a fresh proof of who the owner is. Links that were mailed before no longer work, and the old email is told.
     email: Option<Email>,
+    /// Where it becomes true, a password that a sign-up chose is removed unless its email was confirmed: it may be a
+    /// stranger's. The user chooses another one with "Forgot password".
     email_verified: Option<bool>,
     #[serde(flatten)]
     fresh: Fresh,
@@ -229,30 +232,43 @@ impl UserChange {
     async fn apply(&self, tx: &mut Tx, janua: &Janua, by: &By, id: AccountId) -> Result<Account> {
         let (held, now) = (hold(tx, id).await?, janua.clock.now());
         let mut fields = vec![];
+        let email = self.email.as_ref().filter(|email| held.email_key.as_deref() != Some(email.key()));
+        // Another email is proven by no one yet, unless the owner says so.
+        let is_verified = self.email_verified.unwrap_or(held.email_verified && email.is_none());
+        let email_key = email.map(|email| email.key().to_owned()).or_else(|| held.email_key.clone());
+        let changed = Account { email_key, email_verified: is_verified, ..held.clone() };
+        if runs_platform(janua, &held) && !runs_platform(janua, &changed) {
+            acts::may_lose(tx, janua, by, &held).await?;
+        }
         if let Some(name) = self.name.as_ref().map(|name| name.trim()).filter(|name| *name != held.name) {
             let renamed = Account { name: name.to_owned(), updated_at: now, ..held.clone() };
             renamed.save_profile(tx, &held.name).await?;
             fields.push("name");
         }
-        if let Some(email) = self.email.as_ref().filter(|email| held.email_key.as_deref() != Some(email.key())) {
+        if let Some(email) = email {
             if !Account::set_email(tx, id, email, now).await? {
                 return Err(EMAIL_TAKEN.at("email", "email_taken", "belongs to another account"));
             }
-            // Nobody has proven the new one, unless the owner says so.
-            Account::set_email_verified(tx, id, self.email_verified.unwrap_or(false), now).await?;
             for purpose in [VERIFY_EMAIL, RESET_PASSWORD, ACCOUNT_INVITE, MAGIC_LINK] {
                 once::void(tx, purpose, id, now).await?;
             }
             tenancy::events::record(tx, janua, by, Some(id), &EmailChanged).await?;
-            for told in held.email.iter().map(String::as_str).chain([email.as_str()]) {
-                let mail = OwnerActed { name: held.name.clone(), act: OwnerAct::EmailChanged };
-                mail::send(tx, janua, told, &mail).await?;
+            let told = |act| OwnerActed { name: held.name.clone(), act };
+            if let Some(before) = &held.email {
+                mail::send(tx, janua, before, &told(OwnerAct::EmailChanged)).await?;
             }
+            let now_opens = OwnerAct::EmailReplaces { is_verified };
+            mail::send(tx, janua, email.as_str(), &told(now_opens)).await?;
             fields.push("email");
         }
-        if let Some(verified) = self.email_verified {
-            Account::set_email_verified(tx, id, verified, now).await?;
-            if verified != held.email_verified {
+        if is_verified != held.email_verified {
+            if is_verified {
+                acts::verify_email(tx, janua, id).await?;
+            } else {
+                Account::set_email_verified(tx, id, false, now).await?;
+            }
+            // That another email is not verified goes without saying.
+            if self.email_verified.is_some() {
                 fields.push("emailVerified");
             }
         }

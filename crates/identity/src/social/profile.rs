@@ -57,7 +57,7 @@ pub fn of_token(row: &Row, verified: &Verified) -> Result<Profile> {
 fn of(row: &Row, said: &Value, listed: &Value) -> Result<Profile> {
     let text = |pointer: &str| said.pointer(pointer).and_then(as_text);
     let subject = text(row.fields.subject).filter(|id| id.len() <= LONGEST_ID);
-    let subject = subject.ok_or_else(|| PROVIDER_UNAVAILABLE.caused_by("the provider does not say who it is"))?;
+    let subject = subject.ok_or_else(|| PROVIDER_UNAVAILABLE.caused_by("the provider's answer has no user id"))?;
     let (email, email_verified) = match row.proof {
         Proof::Listed => primary(listed),
         Proof::Says(pointer) => (text("/email"), said.pointer(pointer).is_some_and(is_said)),

@@ -345,3 +345,164 @@ async fn a_deleted_account_is_gone_and_the_person_is_told() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+const NEW_PASSWORD: &str = "staple battery horse correct";
+
+async fn patch(t: &TestJanua, root: &Person, id: &str, change: &Value) -> Answer {
+    root.asks(t.ask(Method::PATCH, &format!("/admin/users/{id}")).json(change)).await
+}
+
+async fn id_of(t: &TestJanua, root: &Person, search: &str) -> String {
+    let found = root.asks(t.get(&format!("/admin/users?search={search}"))).await;
+    found.body["users"][0]["id"].as_str().unwrap().to_owned()
+}
+
+async fn confirm(t: &TestJanua, token: &str) -> Answer {
+    t.post("/auth/verify-email").json(&json!({ "token": token })).await
+}
+
+/// The token of the newest link to choose a password.
+async fn forgotten(t: &TestJanua, email: &str) -> String {
+    t.post("/auth/forgot-password").json(&json!({ "email": email })).await;
+    t.run_jobs().await;
+    token_in(&mail_to(t, email).unwrap())
+}
+
+#[tokio::test]
+async fn p22_a_confirmation_link_brings_back_no_password_of_before() {
+    let (t, root) = platform().await;
+    let ada = signed_in(&t, ADA).await;
+    let new = "augusta@example.com";
+    assert_eq!(patch(&t, &root, &ada.id, &json!({ "email": new })).await.status, 200);
+    assert_eq!(act(&t, &root, &ada.id, "resend-verification").await.status, 204);
+    let link = token_in(&mail_to(&t, new).unwrap());
+    let change = json!({ "currentPassword": PASSWORD, "newPassword": NEW_PASSWORD });
+    assert_eq!(ada.asks(t.post("/auth/change-password").json(&change)).await.status, 204);
+    let old = confirm(&t, &link).await;
+    assert_eq!(old.refusal(), (410, "token_spent"), "a new password ends the links of before");
+    assert_eq!(act(&t, &root, &ada.id, "resend-verification").await.status, 204);
+    let link = token_in(&mail_to(&t, new).unwrap());
+    let renamed = json!({ "name": "Augusta King" });
+    assert_eq!(patch(&t, &root, &ada.id, &renamed).await.status, 200);
+    assert_eq!(confirm(&t, &link).await.status, 200);
+    assert_eq!(login(&t, new, PASSWORD).await.refusal(), (401, "invalid_credentials"));
+    let ada = Person::of(&login(&t, new, NEW_PASSWORD).await);
+    assert_eq!(ada.asks(t.get("/auth/me")).await.body["name"], "Augusta King", "nor a name");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p22_an_email_that_an_owner_verifies_opens_nothing_for_a_sign_up_of_before() {
+    let (t, root) = platform().await;
+    register(&t, ADA).await;
+    let link = token_in(&mail_to(&t, ADA).unwrap());
+    let ada = id_of(&t, &root, "ada").await;
+    assert_eq!(patch(&t, &root, &ada, &json!({ "emailVerified": true })).await.status, 200);
+    let stranger = login(&t, ADA, PASSWORD).await;
+    assert_eq!(stranger.refusal(), (401, "invalid_credentials"), "the password was never proven");
+    assert_eq!(confirm(&t, &link).await.refusal(), (410, "token_spent"));
+    let reset = json!({ "token": forgotten(&t, ADA).await, "password": NEW_PASSWORD });
+    assert_eq!(t.post("/auth/reset-password").json(&reset).await.status, 204);
+    assert_eq!(confirm(&t, &link).await.refusal(), (410, "token_spent"));
+    assert_eq!(login(&t, ADA, PASSWORD).await.refusal(), (401, "invalid_credentials"));
+    assert_eq!(login(&t, ADA, NEW_PASSWORD).await.status, 200);
+    // The same while another email is set.
+    register(&t, "eve@example.com").await;
+    let eve = id_of(&t, &root, "eve").await;
+    let change = json!({ "email": "grace@example.com", "emailVerified": true });
+    assert_eq!(patch(&t, &root, &eve, &change).await.status, 200);
+    assert_eq!(login(&t, "grace@example.com", PASSWORD).await.refusal(), (401, "invalid_credentials"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p22_a_required_password_voids_the_confirmation_link() {
+    let (t, root) = platform().await;
+    register(&t, ADA).await;
+    let link = token_in(&mail_to(&t, ADA).unwrap());
+    let ada = id_of(&t, &root, "ada").await;
+    assert_eq!(act(&t, &root, &ada, "require-password").await.status, 204);
+    assert_eq!(confirm(&t, &link).await.refusal(), (410, "token_spent"));
+    assert_ne!(login(&t, ADA, PASSWORD).await.status, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p22_a_sign_up_changes_nothing_of_an_account_that_an_owner_created() {
+    let (t, root) = platform().await;
+    let strangers = "mallory knows this one";
+    for (email, password) in [(ADA, Some(PASSWORD)), ("grace@example.com", None)] {
+        let mut body = json!({ "name": "Theirs", "email": email });
+        if let Some(password) = password {
+            body["password"] = json!(password);
+        }
+        let made = root.asks(t.post("/admin/users").json(&body)).await;
+        assert_eq!(made.status, 200, "{}", made.text);
+        let sign_up = json!({ "email": email, "password": strangers, "name": "Mallory" });
+        t.post("/auth/register").json(&sign_up).await;
+        t.run_jobs().await;
+        let link = token_in(&mail_to(&t, email).unwrap());
+        assert_eq!(confirm(&t, &link).await.status, 200);
+        assert_eq!(login(&t, email, strangers).await.refusal(), (401, "invalid_credentials"), "{email}");
+        if let Some(password) = password {
+            let ada = Person::of(&login(&t, email, password).await);
+            assert_eq!(ada.asks(t.get("/auth/me")).await.body["name"], "Theirs");
+        }
+    }
+    // What an owner set counts when the owner says later that the email is right.
+    let body = json!({ "name": "Hedy", "email": "hedy@example.com", "password": PASSWORD });
+    let made = root.asks(t.post("/admin/users").json(&body)).await;
+    let id = made.body["id"].as_str().unwrap();
+    assert_eq!(patch(&t, &root, id, &json!({ "emailVerified": true })).await.status, 200);
+    assert_eq!(login(&t, "hedy@example.com", PASSWORD).await.status, 200);
+    // So does the password of an account whose email was verified before.
+    for is_verified in [false, true] {
+        assert_eq!(patch(&t, &root, id, &json!({ "emailVerified": is_verified })).await.status, 200);
+    }
+    assert_eq!(login(&t, "hedy@example.com", PASSWORD).await.status, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_old_and_the_new_email_hear_different_things() {
+    let (t, root) = platform().await;
+    let ada = signed_in(&t, ADA).await;
+    let change = json!({ "email": "augusta@example.com" });
+    assert_eq!(patch(&t, &root, &ada.id, &change).await.status, 200);
+    t.run_jobs().await;
+    assert!(mail_to(&t, ADA).unwrap().contains("no longer opens it"));
+    let new = mail_to(&t, "augusta@example.com").unwrap();
+    assert!(!new.contains("no longer opens it"), "{new}");
+    assert!(new.contains("changed the email of your account to this one") && new.contains("confirm it"), "{new}");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_last_platform_owner_keeps_the_email_that_makes_one() {
+    let (t, root) = platform().await;
+    for change in [json!({ "email": "other@example.com", "emailVerified": true }), json!({ "emailVerified": false })]
+    {
+        assert_eq!(patch(&t, &root, &root.id, &change).await.refusal(), (409, "own_account"), "{change}");
+    }
+    let second = signed_in(&t, "second@example.com").await;
+    // As if the other were disabled at the same moment.
+    let set = "UPDATE account SET disabled_at = 1 WHERE id = $1";
+    assert_eq!(patch(&t, &second, &root.id, &json!({ "name": "Root the First" })).await.status, 200);
+    assert_eq!(patch(&t, &second, &root.id, &json!({ "emailVerified": false })).await.status, 200);
+    assert_eq!(root.asks(t.get("/admin/users")).await.refusal(), (403, "forbidden"));
+    assert_eq!(patch(&t, &second, &root.id, &json!({ "emailVerified": true })).await.status, 200);
+    t.janua.db.exec(set, db::params![&second.id]).await.unwrap();
+    let by = tenancy::events::By::shell();
+    let id = root.id.parse().unwrap();
+    let refused = kernel::transact!(t.janua, async |tx| {
+        let held = tenancy::accounts::Account::hold(tx, id).await?.unwrap();
+        crate::people::acts::may_lose(tx, &t.janua, &by, &held).await
+    });
+    assert_eq!(refused.unwrap_err().code().name, "last_platform_owner");
+    t.run_jobs().await;
+    t.finish().await;
+}

@@ -112,6 +112,9 @@ pub struct RangeQuery {
     /// The last day. Today otherwise.
     #[schemars(length(max = 10))]
     pub to: Option<String>,
+    /// Instead of `from`: the number of days.
+    #[schemars(range(min = 1, max = 3660))]
+    pub days: Option<u32>,
 }
 
 /// A range of days, both included.
@@ -125,7 +128,13 @@ impl Range {
     pub fn read(query: &RangeQuery, zones: &Zones, now: Timestamp, most: i64) -> Result<Self> {
         let today = zones.day_of(now);
         let to = day_at("to", query.to.as_deref())?.unwrap_or(today);
-        let from = day_at("from", query.from.as_deref())?.unwrap_or(to - 29);
+        let from = match (day_at("from", query.from.as_deref())?, query.days) {
+            (Some(_), Some(_)) => {
+                return Err(INVALID.at("days", "not_with_from", "give the first day or the number of days"));
+            }
+            (Some(from), None) => from,
+            (None, days) => to - i64::from(days.unwrap_or(30)) + 1,
+        };
         if from > to {
             return Err(INVALID.at("from", "after_end", "must not be after the last day"));
         }
@@ -365,7 +374,7 @@ struct OfOrg {
 }
 
 /// An admin of the organization of the path's `{orgId}`.
-struct OrgAdmin(InOrg<Admin>);
+pub struct OrgAdmin(pub InOrg<Admin>);
 
 impl FromRequestParts<Janua> for OrgAdmin {
     type Rejection = Fault;

@@ -19,8 +19,6 @@ use super::{
 
 /// How many tallies one transaction counts: on SQLite other writers wait for it.
 const AT_ONCE: u32 = 500;
-/// What a reader counts at the most before it answers.
-const MOST_BEFORE_READING: usize = 20;
 
 /// Leaves a tally of what happened, in its transaction.
 pub async fn note(
@@ -65,13 +63,10 @@ async fn take_and_count(tx: &mut Tx, _: &Janua) -> Result<usize> {
     Ok(count)
 }
 
-/// Counts what waits before somebody reads.
+/// Counts what waits before figures are read: all of it, since figures are never late. A batch that is not full was the last
+/// one. A reader that is cut off in a large backlog leaves what it counted to the next.
 pub async fn catch_up(janua: &Janua) -> Result<()> {
-    for _ in 0..MOST_BEFORE_READING {
-        if count_some(janua).await? == 0 {
-            break;
-        }
-    }
+    while count_some(janua).await? >= AT_ONCE as usize {}
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Analytics. Each event of an app leaves a tally in its own transaction; counting happens later, in one transaction that
 //! takes the tallies and adds them to the counters. Whoever reads counts what waits first, so figures are never late.
-mod api;
+pub(crate) mod api;
 pub(crate) mod count;
 mod days;
 mod funnels;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::end_users::EndUser,
     enter::{Admin, InApp},
+    ids::ApplicationId,
 };
 
 use super::{
@@ -25,6 +26,9 @@ use super::{
 };
 
 const MOST_DAYS: i64 = 366;
+/// How many users a file has at the most, and how many are read at a time.
+const MOST_IN_FILE: usize = 10_000;
+const AT_A_TIME: u32 = 500;
 
 pub fn routes() -> Routes {
     Routes::new("analytics")
@@ -102,24 +106,42 @@ async fn top_users(
     let fetch =
         async |below: Key, most| model::top(&janua.db, app.id, (name, since), (below.at.0, &below.id), most).await;
     let key = |one: &Top| Key { at: Timestamp(one.events), id: one.account_id.to_string() };
-    let scope = Scope::from(app.id).found_by(&format!("{name}{since}"));
-    let Listed { rows, next_cursor } = page.list(&janua, "top-users", scope, fetch, key).await?;
-    let mut users = vec![];
-    for Top { account_id, events, last_at } in rows {
-        let known = EndUser::find(&janua.db, app.id, account_id).await?;
-        let (email, name) = known.map(|user| (user.email, user.name)).unwrap_or_default();
-        let name = Some(name).filter(|name| !name.is_empty());
-        users.push(TopUser { id: account_id.to_string(), email, name, events, last_event_at: last_at });
-    }
     if is_csv {
-        let rows = users.into_iter().map(|user| {
+        let mut rows = vec![];
+        let mut below = Key { at: Timestamp(i64::MAX), id: String::new() };
+        while rows.len() < MOST_IN_FILE {
+            let found = fetch(below, AT_A_TIME).await?;
+            let is_last = found.len() < AT_A_TIME as usize;
+            let Some(last) = found.last() else { break };
+            below = key(last);
+            rows.extend(named(&janua, app.id, found).await?);
+            if is_last {
+                break;
+            }
+        }
+        let rows = rows.into_iter().map(|user| {
             let text = Option::unwrap_or_default;
             vec![user.id, text(user.email), text(user.name), user.events.to_string(), user.last_event_at.to_string()]
         });
         return Ok(csv("top-users", &["id", "email", "name", "events", "lastEventAt"], rows));
     }
+    let scope = Scope::from(app.id).found_by(&format!("{name}{since}"));
+    let Listed { rows, next_cursor } = page.list(&janua, "top-users", scope, fetch, key).await?;
+    let users = named(&janua, app.id, rows).await?;
     let (from, counted) = (Day(since), Counted::at(&zones, now));
     Ok(Json(TopUsers { period, from, counted, users, next_cursor }).into_response())
+}
+
+/// The users with their names, where they share them with the app.
+async fn named(janua: &Janua, app: ApplicationId, rows: Vec<Top>) -> Result<Vec<TopUser>> {
+    let mut users = vec![];
+    for Top { account_id, events, last_at } in rows {
+        let known = EndUser::find(&janua.db, app, account_id).await?;
+        let (email, name) = known.map(|user| (user.email, user.name)).unwrap_or_default();
+        let name = Some(name).filter(|name| !name.is_empty());
+        users.push(TopUser { id: account_id.to_string(), email, name, events, last_event_at: last_at });
+    }
+    Ok(users)
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -17,7 +17,7 @@ use tenancy::enter::{Admin, InApp};
 
 use super::{
     HOURS_KEPT,
-    api::{Counted, METRICS, RANGE_TOO_LONG, Range, RangeQuery, TOTAL, WantsCsv, csv},
+    api::{Counted, METRICS, OrgAdmin, RANGE_TOO_LONG, Range, RangeQuery, TOTAL, WantsCsv, csv},
     count,
     model::{self, DayCount, PeopleOfDay},
     zones::{Zones, month_of, week_of},
@@ -37,6 +37,14 @@ const PEOPLE: [&str; 3] = ["active_users", "new_users", "returning_users"];
 pub fn routes() -> Routes {
     Routes::new("analytics")
         .get("/analytics/app/{appId}/timeseries", timeseries, "metrics of an app by hour, day, week or month")
+        .answers::<Timeseries>(200, "application/json")
+        .answers::<String>(200, "text/csv")
+        .fails(&[TOO_MANY_POINTS, RANGE_TOO_LONG])
+        .get(
+            "/analytics/org/{orgId}/timeseries",
+            org_timeseries,
+            "metrics of an organization's apps by day, week or month",
+        )
         .answers::<Timeseries>(200, "application/json")
         .answers::<String>(200, "text/csv")
         .fails(&[TOO_MANY_POINTS, RANGE_TOO_LONG])
@@ -137,25 +145,62 @@ async fn timeseries(
     } else {
         of_days(&janua, &app.id.to_string(), &metrics, buckets(range, interval), zones.day_of(now)).await?
     };
-    let starts: Vec<String> = starts;
-    let values: Vec<Vec<i64>> = values;
-    if is_csv {
-        let header: Vec<&str> = std::iter::once("start").chain(metrics.iter().map(String::as_str)).collect();
-        let rows = starts.iter().enumerate().map(|(at, start)| {
-            std::iter::once(start.clone()).chain(values.iter().map(|values| values[at].to_string())).collect()
-        });
-        return Ok(csv("timeseries", &header, rows));
+    let points = Points { interval, metrics, starts, values, current };
+    Ok(points.answer(range, Counted::at(&zones, now), is_csv))
+}
+
+async fn org_timeseries(
+    State(janua): State<Janua>,
+    OrgAdmin(caller): OrgAdmin,
+    Query(range): Query<RangeQuery>,
+    Query(query): Query<SeriesQuery>,
+    WantsCsv(is_csv): WantsCsv,
+) -> Result<Response> {
+    let interval = query.interval.unwrap_or_default();
+    if interval == Interval::Hour {
+        return Err(INVALID.at("interval", "no_hours", "hours are counted by app"));
     }
-    let series = metrics.into_iter().zip(values).map(|(metric, values)| {
-        let points = starts.iter().zip(values).enumerate();
-        let points = points.map(|(at, (start, value))| {
-            let partial = i64::try_from(at).is_ok_and(|at| at == current);
-            Point { start: start.clone(), value, partial }
+    let metrics = metrics(query.metric.as_deref(), interval)?;
+    let (now, org) = (janua.clock.now(), caller.org().id);
+    let zones = Zones::of_org(&janua.db, org).await?;
+    let range = Range::read(&range, &zones, now, MOST_DAYS)?;
+    count::catch_up(&janua).await?;
+    let found = of_days(&janua, &org.to_string(), &metrics, buckets(range, interval), zones.day_of(now)).await?;
+    let (starts, values, current) = found;
+    let points = Points { interval, metrics, starts, values, current };
+    Ok(points.answer(range, Counted::at(&zones, now), is_csv))
+}
+
+/// The values of each metric, and the place of the interval that is not over.
+struct Points {
+    interval: Interval,
+    metrics: Vec<String>,
+    starts: Vec<String>,
+    values: Vec<Vec<i64>>,
+    current: i64,
+}
+
+impl Points {
+    fn answer(self, range: Range, counted: Counted, is_csv: bool) -> Response {
+        let Self { interval, metrics, starts, values, current } = self;
+        if is_csv {
+            let header: Vec<&str> = std::iter::once("start").chain(metrics.iter().map(String::as_str)).collect();
+            let rows = starts.iter().enumerate().map(|(at, start)| {
+                std::iter::once(start.clone()).chain(values.iter().map(|values| values[at].to_string())).collect()
+            });
+            return csv("timeseries", &header, rows);
+        }
+        let series = metrics.into_iter().zip(values).map(|(metric, values)| {
+            let points = starts.iter().zip(values).enumerate();
+            let points = points.map(|(at, (start, value))| {
+                let partial = i64::try_from(at).is_ok_and(|at| at == current);
+                Point { start: start.clone(), value, partial }
+            });
+            Series { metric, points: points.collect() }
         });
-        Series { metric, points: points.collect() }
-    });
-    let (from, to, counted) = (Day(range.from), Day(range.to), Counted::at(&zones, now));
-    Ok(Json(Timeseries { interval, counted, from, to, series: series.collect() }).into_response())
+        let (from, to) = (Day(range.from), Day(range.to));
+        Json(Timeseries { interval, counted, from, to, series: series.collect() }).into_response()
+    }
 }
 
 fn metrics(text: Option<&str>, interval: Interval) -> Result<Vec<String>> {

@@ -1,5 +1,8 @@
 //! The days of an organization: UTC, or those of a time zone from a certain day on.
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 use db::{Notice, Read, params, row};
 use jiff::{civil, tz::TimeZone};
@@ -110,22 +113,45 @@ pub fn month_of(day: i64) -> i64 {
 
 /// The time zones of apps, on this node.
 #[derive(Clone)]
-pub struct KnownZones(Arc<Cache<ApplicationId, Arc<Zones>>>);
+pub struct KnownZones(Arc<Remembered>);
+
+struct Remembered {
+    cache: Cache<ApplicationId, Arc<Zones>>,
+    /// Counts the changes that this node was told of: what was read before one is not remembered after it.
+    changes: AtomicU64,
+}
 
 impl Default for KnownZones {
     fn default() -> Self {
-        Self(Arc::new(Cache::new(10_000)))
+        Self(Arc::new(Remembered { cache: Cache::new(10_000), changes: AtomicU64::new(0) }))
     }
 }
 
 impl KnownZones {
     pub async fn of_app(&self, tx: &mut db::Tx, app: ApplicationId) -> db::Result<Arc<Zones>> {
-        if let Some(known) = self.0.get(&app) {
+        if let Some(known) = self.0.cache.get(&app) {
             return Ok(known);
         }
+        let before = self.changes();
         let zones = Arc::new(Zones::of_app(tx, app).await?);
-        self.0.insert(app, zones.clone());
+        self.remember(app, &zones, before);
         Ok(zones)
+    }
+
+    fn changes(&self) -> u64 {
+        self.0.changes.load(SeqCst)
+    }
+
+    /// Remembers what was read, unless there was a change since then.
+    fn remember(&self, app: ApplicationId, zones: &Arc<Zones>, before: u64) {
+        if self.changes() != before {
+            return;
+        }
+        self.0.cache.insert(app, zones.clone());
+        // A change between the two lines cleared the cache too early.
+        if self.changes() != before {
+            self.0.cache.remove(&app);
+        }
     }
 
     /// Forgets all time zones when one changed anywhere, or when this node may not have heard of it.
@@ -135,7 +161,8 @@ impl KnownZones {
             Notice::News { topic, .. } => topic == super::ZONES,
         };
         if is_about_zones {
-            self.0.clear();
+            self.0.changes.fetch_add(1, SeqCst);
+            self.0.cache.clear();
         }
     }
 }
@@ -157,6 +184,18 @@ mod tests {
         assert_eq!(date(month_of(day)), civil::date(2026, 11, 1));
         assert_eq!(week_of(week_of(day)), week_of(day));
         assert_eq!(date(week_of(0)), civil::date(1969, 12, 29));
+    }
+
+    #[test]
+    fn what_was_read_before_a_change_is_not_remembered_after_its_notice() {
+        let (known, app) = (KnownZones::default(), ApplicationId::first_of(Timestamp(7)));
+        let zones = Arc::new(Zones::default());
+        let before = known.changes();
+        known.hear(&Notice::News { topic: super::super::ZONES.into(), body: String::new() });
+        known.remember(app, &zones, before);
+        assert!(known.0.cache.get(&app).is_none(), "a transaction read it before the change");
+        known.remember(app, &zones, known.changes());
+        assert!(known.0.cache.get(&app).is_some());
     }
 
     proptest! {

@@ -130,6 +130,7 @@ async fn m26_admins_see_figures_and_nobody_else() {
         format!("/analytics/app/{}/top-users", app.id),
         format!("/analytics/app/{}/funnels", app.id),
         format!("/analytics/org/{}/overview", app.org),
+        format!("/analytics/org/{}/timeseries", app.org),
     ];
     put(&t, &app, &bob, "member").await;
     for path in &paths {
@@ -140,6 +141,17 @@ async fn m26_admins_see_figures_and_nobody_else() {
     }
     let zone = t.ask(axum::http::Method::PUT, &format!("/analytics/org/{}/time-zone", app.org));
     assert_eq!(bob.asks(zone.json(&json!({ "timeZone": "Asia/Kolkata" }))).await.refusal(), (403, "forbidden"));
+    // An admin who is made a member again sees nothing from the next request on.
+    let member = format!("/org/{}/members/{}", app.org, bob.id);
+    let change = |role: &str| ada.asks(t.ask(axum::http::Method::PATCH, &member).json(&json!({ "role": role })));
+    assert_eq!(change("admin").await.status, 200);
+    for path in &paths {
+        assert_eq!(bob.asks(t.get(path)).await.status, 200, "an admin: {path}");
+    }
+    assert_eq!(change("member").await.status, 200);
+    for path in &paths {
+        assert_eq!(bob.asks(t.get(path)).await.refusal(), (403, "forbidden"), "after demotion: {path}");
+    }
     // Names that a spreadsheet would take for a formula.
     let answer = login_to(&t, &app, BOB).await;
     let bob = Person::of(&login(&t, BOB, PASSWORD).await);
@@ -156,6 +168,41 @@ async fn m26_admins_see_figures_and_nobody_else() {
     // What was recorded of its end goes the same way.
     count::catch_up(&t.janua).await.unwrap();
     assert_eq!(rows_of(&t, &app.id).await, 0, "nothing is left of it");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn figures_are_not_late_however_much_waits() {
+    let t = start().await;
+    let ada = signed_in(&t, ADA).await;
+    let app = make_app(&t, &ada, "Shop").await;
+    let now = t.janua.clock.now();
+    let waiting = 10_600_i64;
+    let sql = "WITH RECURSIVE many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many WHERE n < $3)
+               INSERT INTO event_tally (id, app_id, kind, method, account_id, at)
+               SELECT 'waiting' || n, $1, 'SIGN_IN_FAILED', '', NULL, $2 FROM many";
+    t.janua.db.exec(sql, params![&app.id, now, waiting]).await.unwrap();
+    let seen = overview(&t, &ada, &app, "").await;
+    assert_eq!(seen["events"]["signInFailures"], waiting);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_file_of_top_users_has_all_of_them() {
+    let t = start().await;
+    let ada = signed_in(&t, ADA).await;
+    let app = make_app(&t, &ada, "Shop").await;
+    for number in 0..3 {
+        let email = format!("user{number}@example.com");
+        signed_in(&t, &email).await;
+        assert_eq!(login_to(&t, &app, &email).await.status, 200);
+    }
+    let csv = ada.asks(t.get(&format!("/analytics/app/{}/top-users?format=csv&limit=1", app.id))).await;
+    for number in 0..3 {
+        assert!(csv.text.contains(&format!("user{number}@example.com")), "{}", csv.text);
+    }
     t.run_jobs().await;
     t.finish().await;
 }
@@ -307,6 +354,22 @@ async fn another_time_zone_counts_from_the_next_day_on() {
     let values: Vec<i64> =
         series["series"][0]["points"].as_array().unwrap().iter().map(|p| p["value"].as_i64().unwrap()).collect();
     assert_eq!(values, [1, 2]);
+    // A number of days ends with the day that it is in Los Angeles: in UTC it is the second.
+    for scope in [format!("app/{}", app.id), format!("org/{}", app.org)] {
+        for what in ["overview", "timeseries"] {
+            let range = ada.asks(t.get(&format!("/analytics/{scope}/{what}?days=7"))).await.body;
+            assert_eq!(
+                (&range["from"], &range["to"]),
+                (&json!("2026-01-26"), &json!("2026-02-01")),
+                "{scope} {what}"
+            );
+        }
+    }
+    let path = format!("/analytics/org/{}/timeseries", app.org);
+    let series = ada.asks(t.get(&format!("{path}?days=2&metric=sign_ins"))).await.body;
+    assert_eq!(series["series"][0]["points"][1]["value"], 2, "{series}");
+    assert_eq!(ada.asks(t.get(&format!("{path}?interval=hour"))).await.wrong_fields(), ["interval"]);
+    assert_eq!(ada.asks(t.get(&format!("{path}?days=2&from=2026-01-31"))).await.wrong_fields(), ["days"]);
     t.run_jobs().await;
     t.finish().await;
 }

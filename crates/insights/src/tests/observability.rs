@@ -106,13 +106,111 @@ async fn minutes_become_hours_and_add_up() {
     t.run_jobs().await;
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM metric_span WHERE span = $1";
     let count = async |span: &str| t.janua.db.one::<(i64,)>(sql, params![span]).await.unwrap().0;
-    assert_eq!((count("m").await, count("h").await), (0, 1));
+    assert_eq!((count("m").await, count("q").await, count("h").await), (0, 0, 1));
     let root = Person::of(&login(&t, ROOT, PASSWORD).await);
     let week = root.asks(t.get("/observability/api-gateway?window=7d&route=GET%20/auth/me")).await.body;
     assert_eq!((&week["totals"]["requests"], &week["totals"]["byClass"]["4xx"]), (&json!(3), &json!(3)));
     t.advance(Duration::from_hours(24 * 31));
     t.run_jobs().await;
     assert_eq!(count("h").await, 0, "kept for thirty days");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_day_has_the_same_figures_before_and_after_its_minutes_are_merged() {
+    let t = platform().await;
+    signed_in(&t, ROOT).await;
+    let me = |count: usize| {
+        let t = &t;
+        async move {
+            for _ in 0..count {
+                assert_eq!(t.get("/auth/me").await.status, 401);
+            }
+        }
+    };
+    // Requests in each of 25 minutes, some of which share a quarter of an hour.
+    for minute in 0..25 {
+        me(1 + minute % 3).await;
+        t.advance(MINUTE);
+        observability::keep(&t.janua).await.unwrap();
+    }
+    t.advance(Duration::from_mins(135));
+    let root = Person::of(&login(&t, ROOT, PASSWORD).await);
+    let path = "/observability/api-gateway?window=24h&route=GET%20/auth/me";
+    let before = root.asks(t.get(path)).await.body;
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM metric_span WHERE span = $1";
+    let count = async |span: &str| t.janua.db.one::<(i64,)>(sql, params![span]).await.unwrap().0;
+    assert_eq!((count("m").await, count("q").await), (25, 0));
+    t.run_jobs().await;
+    assert!(count("m").await < 15 && (2..=3).contains(&count("q").await), "most minutes are merged");
+    let after = root.asks(t.get(path)).await.body;
+    assert!(before["totals"]["requests"].as_u64().unwrap() > 40, "{before}");
+    for part in ["totals", "routes", "series", "nodes"] {
+        assert_eq!(before[part], after[part], "{part}");
+    }
+    // A day later they are the figures of the period before.
+    t.advance(Duration::from_hours(24));
+    t.run_jobs().await;
+    let root = Person::of(&login(&t, ROOT, PASSWORD).await);
+    let later = root.asks(t.get(path)).await.body;
+    assert_eq!((&later["totals"]["requests"], &later["previous"]), (&json!(0), &before["totals"]));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn routes_are_exported_whole() {
+    let t = platform().await;
+    let root = signed_in(&t, ROOT).await;
+    assert_eq!(t.get("/auth/me").await.status, 401);
+    t.advance(MINUTE);
+    observability::keep(&t.janua).await.unwrap();
+    let csv = root.asks(t.get("/observability/api-gateway?window=1h&format=csv")).await;
+    assert!(csv.header("content-type").starts_with("text/csv"), "{}", csv.text);
+    assert!(csv.text.starts_with("\"method\",\"route\",\"requests\""), "{}", csv.text);
+    assert!(csv.text.contains("\"GET\",\"/auth/me\",\"1\",\"0\",\"0\",\"1\",\"0\""), "{}", csv.text);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[expect(clippy::unused_async, reason = "a task is a function that answers a future")]
+async fn panics() {
+    panic!("on purpose");
+}
+
+#[tokio::test]
+async fn tasks_show_on_how_many_nodes_they_run_and_that_they_panicked() {
+    let with_tasks = |config: &Config| {
+        feature(config)
+            .task("test.waits", |_| Box::pin(std::future::pending()))
+            .task("test.panics", |_| Box::pin(panics()))
+    };
+    let config =
+        Config::for_tests().with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec![ROOT.into()]);
+    let t = TestJanua::start_with(config, with_tasks).await;
+    let root = signed_in(&t, ROOT).await;
+    let tasks = t.janua.declared::<kernel::feature::Task>();
+    let tasks = tasks.iter().filter(|task| task.name.starts_with("test."));
+    let running: Vec<_> = tasks.map(|task| tokio::spawn(task.supervise(t.janua.clone()))).collect();
+    // Each runs until it waits for something.
+    tokio::task::yield_now().await;
+    t.advance(MINUTE);
+    observability::keep(&t.janua).await.unwrap();
+    let functions = root.asks(t.get("/observability/functions?window=1h")).await.body;
+    let of = |name: &str| -> Value {
+        let all = functions["functions"].as_array().unwrap().iter();
+        all.clone().find(|one| one["name"] == name).cloned().unwrap_or_default()
+    };
+    let (waits, panics) = (of("test.waits"), of("test.panics"));
+    let figures = |one: &Value| json!([one["kind"], one["running"], one["errors"], one["health"], one["lastError"]]);
+    assert_eq!(figures(&waits), json!(["task", 1, 0, "healthy", null]));
+    assert_eq!(figures(&panics), json!(["task", 0, 1, "failing", "panicked"]));
+    assert!(waits["lastRunAt"].is_string());
+    assert_eq!(of("webhooks.dispatch")["kind"], "task", "every task is listed");
+    for task in running {
+        task.abort();
+    }
     t.run_jobs().await;
     t.finish().await;
 }

@@ -56,3 +56,25 @@ async fn one_click_is_followed_from_the_request_to_the_mail_and_the_delivery() {
     assert_eq!(said.body["traceId"].as_str().unwrap(), id.replace('-', ""), "a new trace has the ID of its request");
     t.finish().await;
 }
+
+#[tokio::test]
+async fn of_a_crowd_of_requests_some_are_kept_and_each_shows_what_it_caused() {
+    let t = platform().await;
+    let (root, ada) = (signed_in(&t, ROOT).await, signed_in(&t, "ada@example.com").await);
+    let mut ids = vec![];
+    for _ in 0..105 {
+        let made = ada.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
+        assert_eq!(made.status, 200, "{}", made.text);
+        ids.push(made.header("x-request-id").to_owned());
+    }
+    let last = ids.pop().unwrap();
+    let said = root.asks(t.get(&format!("/observability/traces/{last}"))).await;
+    let steps = steps(&said.body);
+    assert_eq!(steps[0], "request unknown -", "{}", said.text);
+    assert!(steps.iter().any(|step| step.starts_with("event ")), "{steps:?}");
+    let (kept,): (i64,) =
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM request_span", db::params![]).await.unwrap();
+    assert_eq!(kept, 100);
+    assert!(t.janua.metrics.spans.dropped() >= 5);
+    t.finish().await;
+}

@@ -3,6 +3,7 @@
 pub mod names;
 
 use std::{
+    cell::Cell,
     collections::HashSet,
     io::{self, BufRead, Read},
 };
@@ -23,7 +24,8 @@ pub struct ArchiveLimits {
     pub overrides: Overrides,
 }
 
-/// Whether a PAX header may say another name or size than the header of its entry. Readers differ in which they believe.
+/// Whether a long name or a PAX header may say another name or size than the header of its entry. Readers differ in which they
+/// believe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overrides {
     Any,
@@ -76,6 +78,8 @@ pub trait FileSink {
 
 /// How much padding may follow the end of the archive. GNU tar pads to 10 KiB, others to more.
 const MOST_PADDING: u64 = 1 << 20;
+/// How much may stand before the content of an entry: its headers, long names and PAX headers, which are held in memory.
+const LONGEST_HEADERS: u64 = 1 << 20;
 const BLOCK: u64 = 512;
 /// How a gzip stream begins.
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -96,8 +100,9 @@ pub fn unpack(
     if first.is_empty() || !GZIP.starts_with(&first[..first.len().min(GZIP.len())]) {
         return Err(Refusal::invalid(None, "The body is not gzip."));
     }
-    let mut guarded =
-        Guarded { source: GzDecoder::new(archive), unpacked: 0, ratio: limits.ratio, from: limits.ratio_from };
+    let left = Cell::new(u64::MAX);
+    let source = GzDecoder::new(archive);
+    let mut guarded = Guarded { source, unpacked: 0, ratio: limits.ratio, from: limits.ratio_from, left: &left };
     read_entries(&mut guarded, limits, within, sink)?;
     read_end(&mut guarded)
 }
@@ -110,17 +115,25 @@ fn inside<'a>(raw: &'a [u8], folder: &str) -> Option<&'a [u8]> {
 }
 
 fn read_entries<R: BufRead>(
-    guarded: &mut Guarded<Counted<R>>,
+    guarded: &mut Guarded<'_, Counted<R>>,
     limits: &ArchiveLimits,
     within: Option<&str>,
     sink: &mut dyn FileSink,
 ) -> Result<(), Refusal> {
+    let left = guarded.left;
     let mut archive = tar::Archive::new(guarded);
     let (mut seen, mut unpacked, mut files, mut entries_seen) = (HashSet::new(), 0_u64, 0_u64, 0_u64);
     let mut before: Option<String> = None;
-    for entry in archive.entries().map_err(|error| broken(None, &error))? {
+    let mut entries = archive.entries().map_err(|error| broken(None, &error))?;
+    // What is still to be passed over of the entry before.
+    let mut unread = 0;
+    loop {
+        left.set(LONGEST_HEADERS.saturating_add(unread));
+        let Some(entry) = entries.next() else { break };
         // The name of an entry whose header cannot be read is not known; the one before it says where to look.
         let mut entry = entry.map_err(|error| broken(before.as_deref(), &error))?;
+        left.set(u64::MAX);
+        unread = entry.size();
         entries_seen += 1;
         let most =
             if within.is_some() { MOST_OF_REPOSITORY } else { limits.files.saturating_mul(4).saturating_add(1000) };
@@ -181,7 +194,9 @@ fn read_entries<R: BufRead>(
         }
         let mut content = WholeFile { left: size, entry: &mut entry };
         sink.file(&path, &mut content)?;
+        unread = 0;
     }
+    left.set(u64::MAX);
     if let Some(folder) = within.filter(|_| files == 0) {
         return Err(Refusal::invalid(Some(folder), "The commit has no files in this folder. Nothing is built here."));
     }
@@ -200,12 +215,17 @@ fn refuse_files_as_folders(seen: &HashSet<String>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What is wrong with the PAX headers of an entry.
+/// What is wrong with the long name and the PAX headers of an entry.
 fn wrong_extension<R: Read>(entry: &mut tar::Entry<'_, R>, overrides: Overrides) -> io::Result<Option<&'static str>> {
     /// The room for a name in a header; a longer one is cut there.
     const NAME: usize = 100;
     let header_size = entry.header().entry_size()?;
     let in_header = entry.header().path_bytes().into_owned();
+    let name = entry.path_bytes().into_owned();
+    let is_cut = name.len() > NAME && name.starts_with(&in_header) && in_header.len() >= NAME;
+    if overrides == Overrides::Agreeing && name != in_header && !is_cut {
+        return Ok(Some("A long name or a PAX header says another name than the entry."));
+    }
     let Some(extensions) = entry.pax_extensions()? else { return Ok(None) };
     for extension in extensions {
         let extension = extension?;
@@ -216,8 +236,7 @@ fn wrong_extension<R: Read>(entry: &mut tar::Entry<'_, R>, overrides: Overrides)
         if overrides == Overrides::Any {
             continue;
         }
-        let is_cut = value.len() > NAME && value.starts_with(&in_header) && in_header.len() >= NAME;
-        if key == b"path" && value != in_header && !is_cut {
+        if key == b"path" && value != name {
             return Ok(Some("A PAX header says another name than the entry."));
         }
         if key == b"size" && value != header_size.to_string().as_bytes() {
@@ -239,7 +258,7 @@ fn describe_type(kind: EntryType) -> &'static str {
 }
 
 /// After the last entry: two blocks of zeros, padding, the end of the gzip stream, and nothing else.
-fn read_end<R: BufRead>(guarded: &mut Guarded<Counted<R>>) -> Result<(), Refusal> {
+fn read_end<R: BufRead>(guarded: &mut Guarded<'_, Counted<R>>) -> Result<(), Refusal> {
     let (mut rest, mut buffer) = (0_u64, [0_u8; 8192]);
     loop {
         let read = guarded.read(&mut buffer).map_err(|error| broken(None, &error))?;
@@ -329,17 +348,23 @@ impl<R: BufRead> BufRead for Counted<R> {
 }
 
 /// The unpacked bytes, watched for a bomb.
-struct Guarded<R> {
+struct Guarded<'a, R> {
     source: GzDecoder<R>,
     unpacked: u64,
     ratio: u64,
     from: u64,
+    /// How much may be read until the content of the next entry begins.
+    left: &'a Cell<u64>,
 }
 
-impl<R: BufRead> Read for Guarded<Counted<R>> {
+impl<R: BufRead> Read for Guarded<'_, Counted<R>> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(into)?;
         self.unpacked += count as u64;
+        let Some(left) = self.left.get().checked_sub(count as u64) else {
+            return Err(carried(Refusal::invalid(None, "The name or the PAX header of an entry is too long.")));
+        };
+        self.left.set(left);
         if self.unpacked > self.from && self.unpacked / self.ratio > self.source.get_ref().read {
             let reason = format!("The archive unpacks to more than {} times its size.", self.ratio);
             return Err(carried(Refusal::new(RefusalKind::Ratio, None, reason)));

@@ -81,7 +81,7 @@ impl Setting for PathBuf {
 }
 impl Setting for SocketAddr {
     fn parse(text: &str) -> Result<Self, String> {
-        text.trim().parse().map_err(|_| "must be an address and a port such as 127.0.0.1:8080".into())
+        text.trim().parse().map_err(|_| "must be an IP address and a port such as 127.0.0.1:8080".into())
     }
 }
 impl Setting for IpAddr {

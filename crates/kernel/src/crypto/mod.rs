@@ -2,6 +2,7 @@
 //!
 //! Tokens are stored as their SHA-256 ([`hash`]); secrets that must be read again are encrypted with the master key
 //! ([`Vault`]).
+mod fingerprint;
 mod vault;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use aws_lc_rs::{constant_time, digest, hmac};
 use data_encoding::HEXLOWER;
 use zeroize::Zeroizing;
 
+pub use fingerprint::Fingerprint;
 pub use vault::{MacKey, MasterKey, Vault, VaultError};
 
 /// Text that must not be seen: it prints as `[secret]` and is wiped when dropped. It cannot be compared with `==`,

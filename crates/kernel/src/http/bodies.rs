@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// A file is longer than a form.
 const LONG_PATIENCE: Duration = Duration::from_secs(25);
 const LONG: usize = 1024 * 1024;
-/// How much of a body that nobody wants is read all the same, and for how long, to keep the connection.
+/// How much of an unwanted body is read all the same, and for how long, to keep the connection.
 const MOST_UNWANTED: usize = 64 * 1024;
 const UNWANTED_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -38,7 +38,7 @@ const NETWORKS: usize = 1024;
 /// A count for each network, without a lock and without memory that grows.
 pub(super) struct ByNetwork {
     counts: Box<[AtomicUsize]>,
-    /// Nobody outside can tell which networks fall together.
+    /// A client cannot tell which networks fall together.
     hash: RandomState,
 }
 
@@ -118,7 +118,7 @@ impl Bodies {
     }
 }
 
-/// How much more is said to come; nobody is believed before it is there.
+/// How much more is announced; an announcement counts only when the bytes are there.
 fn announced(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(0).min(SMALL)
 }
@@ -153,7 +153,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What became of the rest of a body that was not read.
+/// The outcome for the rest of a body that was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     /// There is none: the next request may follow.
@@ -162,7 +162,7 @@ pub(super) enum Rest {
     Open,
 }
 
-/// Reads what is left of a body that nobody wants, if it is short and comes soon.
+/// Reads the rest of an unwanted body, if it is short and comes soon.
 pub(super) async fn discard(mut body: Body) -> Rest {
     if body.size_hint().lower() > MOST_UNWANTED as u64 {
         return Rest::Open;

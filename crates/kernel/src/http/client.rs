@@ -1,4 +1,4 @@
-//! Who is at the other end of the connection, proxies that we trust looked through.
+//! The client of a request: the peer of the connection, or the client behind trusted proxies.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::{
@@ -14,7 +14,7 @@ use crate::{
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The caller's address; put into each request by the pipeline.
+/// The caller's IP address; put into each request by the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     pub address: IpAddr,
@@ -23,7 +23,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The nearest address that is not one of our proxies. A header from anybody else is not believed.
+    /// The nearest IP address that is not one of our proxies. A header from any other peer is not believed.
     pub(super) fn of(peer: SocketAddr, headers: &HeaderMap, proxies: &[IpNet]) -> Self {
         let is_proxy = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
         let peer = peer.ip().to_canonical();
@@ -51,7 +51,7 @@ impl Client {
         [FORWARDED_FOR, header::FORWARDED, header::VIA].iter().any(|name| headers.contains_key(name))
     }
 
-    /// What limits count by.
+    /// The network that limits count by.
     pub fn network(&self) -> IpAddr {
         network_of(self.address)
     }

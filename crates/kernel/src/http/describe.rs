@@ -42,7 +42,7 @@ pub fn requires(operation: &mut Operation, schemes: &[&str]) {
     operation.security.push(schemes.iter().map(|scheme| ((*scheme).to_owned(), vec![])).collect());
 }
 
-/// The description as it is served. Nobody may ever ask for it, so that it is put together for the first who does.
+/// The description as it is served. It may never be requested, so it is built by the first request.
 #[derive(Default)]
 pub struct Description {
     draft: Mutex<Option<Manuscript>>,
@@ -56,7 +56,7 @@ struct Manuscript {
     base_url: String,
 }
 
-/// The description in its two forms. As a value it is ten times as large, so that whoever wants one reads it.
+/// The description in its two forms. As a value it is ten times as large, so callers that want one parse it.
 pub struct Documents {
     pub json: Document,
     yaml: OnceLock<Document>,
@@ -69,7 +69,7 @@ impl Documents {
         serde_json::from_slice(self.json.bytes()).unwrap_or_default()
     }
 
-    /// Put together for the first who asks.
+    /// Built by the first request.
     pub fn yaml(&self) -> &Document {
         let text = || serde_saphyr::to_string(&self.value()).unwrap_or_default();
         self.yaml.get_or_init(|| Document::new("application/yaml", text().into_bytes()))

@@ -45,7 +45,7 @@ use super::{
 use crate::{
     Janua,
     fault::{Carried, Fault, INTERNAL, OVERLOADED, Result, TIMED_OUT, TOO_LARGE},
-    telemetry::{self, ABOUT, RouteMetrics, Span, SpanOf},
+    telemetry::{self, ABOUT, RouteMetrics, SpanOf},
 };
 
 /// In bytes; what is shorter is not worth it.
@@ -202,7 +202,7 @@ impl Door {
             let (status, took) = (response.status().as_u16(), started.elapsed());
             known.metrics.record(status, took);
             let what = SpanOf::Request { method, route: known.metrics.route(), status };
-            door.janua.metrics.spans.record(|| Span::of(&about, what, started_at, took));
+            door.janua.metrics.spans.record(&about, what, started_at, took);
             if let Some(line) = line {
                 line.write(known.metrics.route(), id, status, response.body().size_hint().exact(), took);
             }

@@ -1,13 +1,13 @@
 //! `Idempotency-Key`: the same key and request get the first answer again for 24 hours.
 //!
 //! The key is claimed in the handler's own transaction, and the answer is stored in it (`db/src/claim.rs`): there is never
-//! the one without the other, and whoever may not do what they ask is refused before the key is looked at. A refusal
-//! changed nothing and is not kept.
+//! the one without the other, and a caller without the right to the request is refused before the key is looked at. A
+//! refusal changed nothing and is not kept.
 //!
-//! The answer is kept sealed, because it may hold a secret that is shown once. The key belongs to whoever sent it with
-//! the same credentials (or, without any, from the same network): nobody can fetch another caller's answer with it.
-//! An answer that opens an account is never kept (`db::answer_opens_account`): a repetition is asked for whatever is asked
-//! for by then.
+//! The answer is kept sealed, because it may hold a secret that is shown once. The key belongs to the sender's
+//! credentials (or, without any, to the network): no caller can fetch another caller's answer with it. An answer that
+//! opens an account is never kept (`db::answer_opens_account`): a repetition is asked for whatever is asked for by
+//! then.
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -66,7 +66,7 @@ pub(super) fn claim(janua: &Janua, key: &str, client: Client, parts: &Parts, bod
     Claim::new(Key { scope, request_hash, now: now.0, forgotten: now.minus(KEPT).0 })
 }
 
-/// What a request under a claim is answered: what the handler says, stored with what it did, or what was said before.
+/// The answer of a request under a claim: the handler's, stored with its changes, or the stored one.
 pub(super) async fn settle(janua: &Janua, claim: &Arc<Claim>, answer: impl FnOnce() -> Response) -> Result<Response> {
     match claim.stage() {
         Stage::Unclaimed => Ok(answer()),
@@ -148,7 +148,7 @@ fn place(scope: &str, started_at: i64) -> String {
 }
 
 /// Everything that tells one caller from another. An app's key may be published, and any cookie but those of a session may
-/// be everybody's: whoever brings nothing else is known by their network.
+/// be shared by many: a caller without credentials of their own is known by their network.
 fn caller(client: Client, headers: &HeaderMap) -> String {
     let mut brought = Vec::new();
     for name in [header::AUTHORIZATION, header::COOKIE, HeaderName::from_static("x-service-app-key")] {
@@ -157,12 +157,16 @@ fn caller(client: Client, headers: &HeaderMap) -> String {
             brought.push(b'\n');
         }
     }
-    let is_somebody = headers.contains_key(header::AUTHORIZATION) || has_identity_cookie(headers);
-    let network = if is_somebody { String::new() } else { client.network().to_string() };
-    if brought.is_empty() { network } else { format!("{} {network}", crypto::hash(&brought)) }
+    let is_identified = headers.contains_key(header::AUTHORIZATION) || has_identity_cookie(headers);
+    match (brought.is_empty(), is_identified) {
+        (true, _) => client.network().to_string(),
+        // As 0.1 stored it, so that a request can be repeated after the upgrade.
+        (false, true) => crypto::hash(&brought),
+        (false, false) => format!("{} {}", crypto::hash(&brought), client.network()),
+    }
 }
 
-/// Forgets the replies nobody may ask for any more.
+/// Deletes expired replies.
 #[derive(Default, Serialize, Deserialize)]
 pub struct ForgetReplies {}
 

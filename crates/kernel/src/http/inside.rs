@@ -21,7 +21,7 @@ impl Inside {
         let _ = self.0.set(door);
     }
 
-    /// Past the door: whoever asks came through it with a request of their own. A refusal comes back as the fault it is.
+    /// Past the door: the caller came through it with its own request. A refusal comes back as the fault it is.
     pub async fn ask(&self, request: Request<Body>) -> Result<Response> {
         let door = self.0.get().and_then(Weak::upgrade).ok_or(UNAVAILABLE)?;
         let mut router = door.router.clone();

@@ -35,7 +35,7 @@ const ANY_EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("x-request-id, retry-after, ratelimit, ratelimit-policy, etag, www-authenticate");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The cookies that say who somebody is; a request without them has nothing to forge.
+/// The cookies that identify a user; a request without them has nothing to forge.
 const IDENTITY_COOKIES: [&str; 4] =
     ["__Host-service_access", "service_access", "__Host-service_refresh", "service_refresh"];
 

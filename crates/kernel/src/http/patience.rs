@@ -1,4 +1,4 @@
-//! Slow clients: who sends no whole request, or takes nothing of its answer, for too long is cut off.
+//! Slow clients: a connection that sends no whole request, or reads nothing of its answer, for too long is closed.
 //!
 //! Written by hand because the ready-made time-outs (of `hyper` and of `tokio-io-timeout`) set a timer for each request
 //! or write, which cost a tenth of a short answer; this is one timer for each connection, that goes off a few times

@@ -1,4 +1,4 @@
-//! What is wrong with a value by a JSON Schema, in our own words. The value itself is never repeated: it may be a password.
+//! Errors of a value against a JSON Schema, in our own words. The value itself is never repeated: it may be a password.
 use boon::{Compiler, ErrorKind as Wrong, Format, InstanceToken, SchemaIndex, Schemas, Type, Types, ValidationError};
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The listening socket: accepts, cuts off whoever is too slow, and drains when told to stop.
+//! The listening socket: accepts, closes slow connections, and drains when told to stop.
 use std::{convert::Infallible, future::ready, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
@@ -63,7 +63,7 @@ pub struct Listening {
 /// connections had to be cut off.
 ///
 /// With a `leave_delay` it goes on for so long after it was told, and says so: at /health, and by closing each connection
-/// with its next answer. Whoever sends requests here then goes elsewhere without losing one.
+/// with its next answer. A load balancer that sends requests here then goes elsewhere without losing one.
 pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output = ()>) -> usize {
     serve_with(listener, door, stop, Listening::default()).await
 }

@@ -1,5 +1,5 @@
-//! What operations of the description have in common: refusals are answered alike by many of them, so each kind stands
-//! once among the components, with the codes it can have as an enumeration, and operations refer to it.
+//! Shared responses of the description: many operations answer the same refusals, so each kind stands once among the
+//! components, with the codes it can have as an enumeration, and operations refer to it.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};

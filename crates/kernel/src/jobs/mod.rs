@@ -165,7 +165,7 @@ impl Jobs {
         self
     }
 
-    /// The names of all kinds, for whoever lists them.
+    /// The names of all kinds, for lists.
     pub(crate) fn known(&self) -> Vec<KnownJob> {
         let every = |name| self.recurring.iter().find(|job| job.kind == name).map(|job| job.interval);
         self.kinds.iter().map(|kind| KnownJob { kind: kind.name, every: every(kind.name) }).collect()

@@ -97,7 +97,7 @@ pub(super) async fn next_ready(db: &Db) -> db::Result<Option<Timestamp>> {
     Ok(next.map(|(at,)| at))
 }
 
-/// These three end a claim; `false` when the lease was lost and somebody else has the job now.
+/// These three end a claim; `false` when the lease was lost and another worker has the job now.
 pub(super) async fn done(db: &Db, job: &Claimed, now: Timestamp) -> db::Result<bool> {
     const DONE: &str = "DELETE FROM job WHERE id = $1 AND fence = $2";
     let Some(request) = &job.request_id else {
@@ -118,7 +118,7 @@ pub(super) async fn done(db: &Db, job: &Claimed, now: Timestamp) -> db::Result<b
     })
 }
 
-/// What is forgotten of jobs that are done.
+/// Deletion of finished jobs.
 pub const CHORES: &[Chore] = &[Chore::sweep(
     "job_past",
     "DELETE FROM job_past WHERE id IN (SELECT id FROM job_past WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)",

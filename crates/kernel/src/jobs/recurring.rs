@@ -1,4 +1,4 @@
-//! Jobs that come back: whoever moves the due moment on puts the job into the queue, in one transaction.
+//! Recurring jobs: the node that advances the due moment enqueues the job, in one transaction.
 use std::time::Duration;
 
 use db::params;

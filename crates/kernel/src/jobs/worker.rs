@@ -1,4 +1,5 @@
-//! A node's worker: claims as many jobs as it has hands, and no more, so that memory is bounded whatever waits.
+//! A node's worker: claims as many jobs as it has hands, and no more, so that memory is bounded with any number of
+//! waiting jobs.
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Semaphore, task::JoinSet, time};
@@ -7,7 +8,7 @@ use super::{Jobs, Kind, Later, TOPIC, model, model::Claimed, recurring};
 use crate::{
     Janua,
     clock::Timestamp,
-    telemetry::{self, ABOUT, About, Span, SpanContext, SpanOf, SpanPlace},
+    telemetry::{self, ABOUT, About, SpanContext, SpanOf, SpanPlace},
 };
 
 /// A node that dies loses its claims after this long; one that lives renews them in time.
@@ -148,7 +149,7 @@ async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
 
 fn note_span(janua: &Janua, what: SpanOf, started_at: Timestamp, started: time::Instant) {
     if let Some(about) = telemetry::about() {
-        janua.metrics.spans.record(|| Span::of(&about, what, started_at, started.elapsed()));
+        janua.metrics.spans.record(&about, what, started_at, started.elapsed());
     }
 }
 

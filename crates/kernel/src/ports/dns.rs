@@ -18,7 +18,7 @@ use crate::fault::Code;
 pub const DNS_UNAVAILABLE: Code =
     Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
-/// Nobody answered; nothing is known of the name.
+/// No server answered; nothing is known of the name.
 #[derive(Debug, thiserror::Error)]
 #[error("no name server answered: {0}")]
 pub struct NoAnswer(String);
@@ -31,13 +31,14 @@ pub struct Records<T> {
     pub found: Vec<T>,
 }
 
-/// Where a name leads: the names its CNAME records name, in order, and the addresses at their end.
+/// The targets of a name: the names of its CNAME records, in order, and the IP addresses at their end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     pub exists: bool,
     pub aliases: Vec<String>,
     pub addresses: Vec<IpAddr>,
-    /// The name has an alias, and nobody answered for a name further on: there may be more aliases, and addresses.
+    /// The name has an alias, and no server answered for a name further on: there may be more aliases, and IP
+    /// addresses.
     pub is_cut_off: bool,
 }
 
@@ -73,7 +74,7 @@ impl Resolver {
         self.records(name, RecordType::TXT, text).await.map(|records| records.found)
     }
 
-    /// The addresses of a name, of both kinds; none when there is no such name.
+    /// The IP addresses of a name, of both kinds; none when there is no such name.
     pub async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NoAnswer> {
         let found = self.resolver()?.lookup_ip(whole(name)).await;
         match found {

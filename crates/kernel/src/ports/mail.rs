@@ -35,11 +35,16 @@ pub trait Mail: Send + Sync {
 
 /// The driver the settings ask for; the error names the wrong setting.
 pub fn from_config(config: &Config) -> Result<Arc<dyn Mail>, String> {
+    with_patience(config, Patience::DEFAULT)
+}
+
+/// The same, for mail that waits longer or shorter for a server than the platform's own.
+pub fn with_patience(config: &Config, patience: Patience) -> Result<Arc<dyn Mail>, String> {
     config.mail_from.parse::<Mailbox>().map_err(|e| format!("mail_from: {e}"))?;
     Ok(match &config.smtp_url {
         None => Arc::new(Outbox(config.data_dir.join("outbox"))),
         Some(url) => {
-            let smtp = Smtp::from_url(&encrypted(url.expose())?, Patience::default());
+            let smtp = Smtp::from_url(&encrypted(url.expose())?, patience);
             Arc::new(smtp.map_err(|e| format!("smtp_url: {e}"))?)
         }
     })

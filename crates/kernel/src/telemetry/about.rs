@@ -1,4 +1,4 @@
-//! What the present task works for: a request or a job, the request that caused it, and its place in a trace.
+//! The subject of the present task: a request or a job, the request that caused it, and its place in a trace.
 use std::{
     fmt,
     sync::{

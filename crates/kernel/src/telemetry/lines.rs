@@ -1,4 +1,4 @@
-//! Log lines: readable on a terminal, JSON otherwise, and one line each whatever was put in.
+//! Log lines: readable on a terminal, JSON otherwise, and one line each for any content.
 //!
 //! Written by hand instead of taking the library's formatters, because those print a newline that came in with a
 //! request as a newline, and a log that can be forged is no log.

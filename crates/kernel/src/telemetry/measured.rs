@@ -1,4 +1,4 @@
-//! Figures that are read when somebody asks for them: the database's load, and what features count in their tables.
+//! Figures that are read on demand: the database's load, and counts of features in their tables.
 use std::{
     collections::BTreeMap,
     fmt,

@@ -1,4 +1,4 @@
-//! Figures for Prometheus and `OpenMetrics`: what the node does, never for whom.
+//! Figures for Prometheus and `OpenMetrics`: acts of the node, without names of users or organizations.
 use std::{
     collections::HashMap,
     fmt::{self, Write as _},
@@ -96,7 +96,7 @@ const BUCKETS: [f64; 25] = [
     0.25, 0.4, 0.63, 1.0, 1.6, 2.5, 4.0, 6.3, 10.0, 16.0,
 ];
 
-/// The figures of one route. A series begins to exist with its first request: hundreds of routes that nobody calls would
+/// The figures of one route. A series begins to exist with its first request: hundreds of routes without requests would
 /// otherwise fill every scrape with zeros, and take memory.
 pub struct RouteMetrics {
     method: String,
@@ -240,11 +240,21 @@ impl Metrics {
         self.live.job(kind, outcome, took, at, error);
     }
 
+    /// Counts the start of a background task.
+    pub fn task_started(&self, name: &'static str, at: Timestamp) {
+        self.live.task_started(name, at);
+    }
+
+    /// Counts the end of a background task.
+    pub fn task_ended(&self, name: &'static str, has_panicked: bool) {
+        self.live.task_ended(name, has_panicked);
+    }
+
     pub fn version(&self) -> &'static str {
         self.version
     }
 
-    /// What this node counted since this was last asked, for whoever keeps it.
+    /// The counts of this node since the previous call, for the caller to store.
     pub fn take_counts(&self) -> Counts {
         self.live.take()
     }

@@ -116,12 +116,34 @@ impl JobCounts {
     }
 }
 
+/// A background task of a node: how often it was started, how often it panicked, and whether it runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskCounts {
+    pub starts: u64,
+    pub panics: u64,
+    pub is_running: bool,
+    /// When it was started last.
+    pub last_at: i64,
+}
+
+impl TaskCounts {
+    /// Adds what was counted later.
+    pub fn add(&mut self, later: &Self) {
+        self.starts += later.starts;
+        self.panics += later.panics;
+        self.is_running = later.is_running;
+        self.last_at = self.last_at.max(later.last_at);
+    }
+}
+
 /// What a node counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// By method and route, as in `GET /apps/{appId}`.
     pub routes: BTreeMap<String, RouteCounts>,
     pub jobs: BTreeMap<String, JobCounts>,
+    #[serde(default)]
+    pub tasks: BTreeMap<String, TaskCounts>,
 }
 
 impl Counts {
@@ -131,6 +153,9 @@ impl Counts {
         }
         for (kind, counts) in &other.jobs {
             self.jobs.entry(kind.clone()).or_default().add(counts);
+        }
+        for (name, counts) in &other.tasks {
+            self.tasks.entry(name.clone()).or_default().add(counts);
         }
     }
 }
@@ -180,6 +205,7 @@ type LiveRoutes = Arc<Mutex<Vec<(String, Arc<LiveRoute>)>>>;
 pub(super) struct Live {
     routes: LiveRoutes,
     jobs: Mutex<BTreeMap<&'static str, JobCounts>>,
+    tasks: Mutex<BTreeMap<&'static str, TaskCounts>>,
 }
 
 /// One route of them.
@@ -223,13 +249,28 @@ impl Live {
         }
     }
 
-    /// What was counted since this was last asked.
+    pub(super) fn task_started(&self, name: &'static str, at: Timestamp) {
+        let mut tasks = lock(&self.tasks);
+        let counts = tasks.entry(name).or_default();
+        (counts.starts, counts.is_running, counts.last_at) = (counts.starts + 1, true, at.0);
+    }
+
+    pub(super) fn task_ended(&self, name: &'static str, has_panicked: bool) {
+        let mut tasks = lock(&self.tasks);
+        let counts = tasks.entry(name).or_default();
+        (counts.panics, counts.is_running) = (counts.panics + u64::from(has_panicked), false);
+    }
+
+    /// What was counted since this was last asked. Tasks go on: each time it is said whether they run.
     pub(super) fn take(&self) -> Counts {
         let routes = lock(&self.routes).clone();
         let routes = routes.iter().map(|(name, live)| (name.clone(), live.take()));
         let routes = routes.filter(|(_, counts)| counts.requests() > 0).collect();
         let jobs = std::mem::take(&mut *lock(&self.jobs));
-        Counts { routes, jobs: jobs.into_iter().map(|(kind, counts)| (kind.to_owned(), counts)).collect() }
+        let mut live = lock(&self.tasks);
+        let tasks = live.iter().map(|(name, counts)| ((*name).to_owned(), counts.clone())).collect();
+        live.values_mut().for_each(|counts| (counts.starts, counts.panics) = (0, 0));
+        Counts { routes, jobs: jobs.into_iter().map(|(kind, counts)| (kind.to_owned(), counts)).collect(), tasks }
     }
 }
 

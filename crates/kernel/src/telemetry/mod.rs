@@ -13,7 +13,7 @@ pub use about::{ABOUT, About, SpanContext, SpanPlace, about, request_id, tracepa
 pub use lines::{Lines, init};
 pub use measured::{Figure, Measure};
 pub use metrics::{Attempts, Exposition, Metrics, RouteMetrics};
-pub use minutes::{Counts, JobCounts, RouteCounts, Times};
+pub use minutes::{Counts, JobCounts, RouteCounts, TaskCounts, Times};
 pub use queue::{flush, say};
 pub use spans::{Span, SpanOf, Spans, Wanted};
 pub use traced::{Alarm, Checking, MOST_STEPS, StepKind, Symptom, TraceStep, Traced, Tracing};

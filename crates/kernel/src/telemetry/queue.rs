@@ -1,5 +1,5 @@
-//! The way of log lines out of the process: a bounded queue and a thread of its own, so that a reader who is slow, or
-//! gone, holds up nobody who logs. Lines that find the queue full are dropped and counted.
+//! The way of log lines out of the process: a bounded queue and a thread of its own, so that a slow or missing reader
+//! of the log delays no request. Lines that find the queue full are dropped and counted.
 use std::{
     io::{self, Write},
     sync::{

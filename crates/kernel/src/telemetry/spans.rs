@@ -39,16 +39,18 @@ pub enum SpanOf {
 }
 
 impl Span {
-    pub(crate) fn of(about: &About, what: SpanOf, started_at: Timestamp, took: Duration) -> Self {
+    fn of(about: &About, what: SpanOf, started_at: Timestamp, took: Duration) -> Self {
         let (id, request) = (about.name().clone(), about.cause().cloned());
         Self { what, id, request, place: about.place(), started_at, took, is_kept: about.is_kept() }
     }
+}
 
+impl SpanOf {
     /// Whether a trace has to show it: rows refer to it, or it failed.
-    fn is_worth_keeping(&self) -> bool {
-        match self.what {
-            SpanOf::Request { status, .. } => self.is_kept || status >= 500,
-            SpanOf::Job { .. } => false,
+    fn is_worth_keeping(self, about: &About) -> bool {
+        match self {
+            Self::Request { status, .. } => about.is_kept() || status >= 500,
+            Self::Job { .. } => false,
         }
     }
 }
@@ -75,13 +77,10 @@ impl Spans {
         self.wanted.store(if wanted == Wanted::All { 2 } else { 1 }, Relaxed);
     }
 
-    pub(crate) fn record(&self, span: impl FnOnce() -> Span) {
+    pub(crate) fn record(&self, about: &About, what: SpanOf, started_at: Timestamp, took: Duration) {
         let wanted = self.wanted.load(Relaxed);
-        if wanted == 0 {
-            return;
-        }
-        let span = span();
-        if wanted == 2 || span.is_worth_keeping() {
+        if wanted == 2 || (wanted == 1 && what.is_worth_keeping(about)) {
+            let span = Span::of(about, what, started_at, took);
             let mut waiting = lock(&self.waiting);
             if waiting.len() < MOST {
                 waiting.push(span);

@@ -259,6 +259,20 @@ async fn a_refusal_is_final_only_when_it_is_about_the_mail() {
     assert_eq!(server.received().len(), 1, "nothing refused arrived");
 }
 
+/// The system holds a small piece back until what came before is confirmed, which takes 40 ms: no part of a mail may be one.
+#[tokio::test]
+async fn a_mail_does_not_wait_for_its_own_end() {
+    let server = SmtpServer::start();
+    let driver = server.driver();
+    let mut least = Duration::MAX;
+    for _ in 0..40 {
+        let began = tokio::time::Instant::now();
+        assert_eq!(outcome(&driver).await.0, "sent");
+        least = if server.received().len() > 20 { least.min(began.elapsed()) } else { least };
+    }
+    assert!(least < Duration::from_millis(35), "{least:?}");
+}
+
 #[tokio::test]
 async fn many_mails_need_one_connection_and_one_sign_in() {
     let mut server = SmtpServer::start();

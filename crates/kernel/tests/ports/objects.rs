@@ -139,6 +139,8 @@ async fn lists(objects: &dyn Objects) {
     assert!(listed.iter().all(|object| object.length == 5 && object.changed_at.0 > 1_700_000_000_000));
     let rest = objects.list("listed", Some(&keys[2])).await.unwrap();
     assert_eq!(rest.into_iter().map(|object| object.key).collect::<Vec<_>>(), keys[3..]);
+    let all = objects.list("", None).await.unwrap();
+    assert!(keys.iter().all(|key| all.iter().any(|object| object.key == *key)), "the folder without a name has all");
     for key in &keys {
         objects.delete(key).await.unwrap();
     }

@@ -38,7 +38,7 @@ pub fn routes() -> Routes {
         .answers::<SkillDetail>(200, "application/json")
         .answers_nothing(308)
         .fails(&[NOT_FOUND, REVOKED, INVALID_SLUG])
-        .patch("/skills/{slug}", update_skill, "change who may see a skill")
+        .patch("/skills/{slug}", update_skill, "change the visibility of a skill")
         .fails(&[NOT_FOUND, FORBIDDEN])
         .get("/skills/{slug}/versions", list_versions, "the versions of a skill, newest first")
         .fails(&[NOT_FOUND, REVOKED])
@@ -141,6 +141,12 @@ async fn show_skill(
     let versions = Version::page(&janua.db, skill.id, standing > Standing::Stranger, &Key::newest(), 50).await?;
     let version = match skill.latest_id {
         Some(id) => Version::by_id(&janua.db, id).await?,
+        // The newest that is not withdrawn.
+        None if standing == Standing::Stranger => {
+            let is_there =
+                |version: &&Version| matches!(version.state, VersionState::Published | VersionState::Yanked);
+            Some(versions.iter().find(is_there).cloned().ok_or(REVOKED)?)
+        }
         None => versions.first().cloned(),
     };
     let readme = match &version {

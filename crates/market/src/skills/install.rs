@@ -28,7 +28,7 @@ pub fn routes() -> Routes {
         .get("/skills/installed", list_installed, "skills installed by the user, newest first")
         .post("/skills/{slug}/star", star_skill, "star a skill")
         .fails(&[NOT_FOUND, REVOKED, TOO_MANY_SKILLS])
-        .delete("/skills/{slug}/star", unstar_skill, "take back a star")
+        .delete("/skills/{slug}/star", unstar_skill, "remove a star")
         .fails(&[NOT_FOUND])
         .post("/skills/{slug}/install", install_skill, "install a skill for the current user")
         .fails(&[NOT_FOUND, REVOKED, UNDER_REVIEW, TOO_MANY_SKILLS])

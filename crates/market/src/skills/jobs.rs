@@ -23,10 +23,10 @@ use super::{
     model::{Namespace, Skill, SkillId, StoredObject, Version, VersionId, VersionState},
     names::Slug,
     package::LARGEST_PACKAGE,
-    publish::{examine, is_proven},
+    publish::{LOOK_ALIKE, examine, is_proven},
     ratings,
     review::withdraw,
-    scan::Verdict,
+    scan::{Scan, Verdict},
 };
 
 pub fn jobs() -> Jobs {
@@ -125,24 +125,60 @@ impl Job for Reindex {
 pub struct Rescan {}
 
 const VERSIONS: u32 = 20;
+/// How many are tried where some cannot be scanned at the moment.
+const MOST_TRIED: usize = 200;
 
 impl Job for Rescan {
     const KIND: &'static str = "rescan_skills";
 
     async fn run(self, janua: Janua) -> Result<(), Later> {
-        for version in Version::outdated(&janua.db, VERSIONS).await? {
-            rescan(&janua, &version).await?;
+        let (mut after, mut done, mut tried, mut failed) = ((-1, String::new()), 0, 0, None);
+        while done < VERSIONS && tried < MOST_TRIED {
+            let some = Version::outdated(&janua.db, (after.0, &after.1), VERSIONS - done).await?;
+            let Some(last) = some.last() else { break };
+            after = (last.engine, last.id.to_string());
+            for version in some {
+                tried += 1;
+                match rescan(&janua, &version).await {
+                    Ok(()) => done += 1,
+                    // The others do not wait for it.
+                    Err(fault) => {
+                        tracing::warn!(version = %version.id, code = fault.code().name, "a skill cannot be scanned again");
+                        failed = Some(fault);
+                    }
+                }
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), |fault| Err(Later::retry(fault)))
+    }
+}
+
+/// What a package holds for the scan: the verdict on one that is missing or can no longer be read is a person's.
+async fn look_again(janua: &Janua, version: &Version) -> Result<Scan> {
+    let unreadable = |message: &str| {
+        let mut scan = Scan { verdict: Verdict::Allow, findings: vec![] };
+        scan.add("package_unreadable", Verdict::Review, None, message);
+        scan
+    };
+    let bytes = match ObjectKey::parse(&version.object) {
+        Some(key) => janua.objects.read(&key, LARGEST_PACKAGE as u64).await?,
+        None => None,
+    };
+    let Some(bytes) = bytes else { return Ok(unreadable("The package is missing from the store.")) };
+    match examine(janua, bytes.into()).await {
+        Ok((_, scan)) => Ok(scan),
+        Err(fault) if fault.code().status < 500 => Ok(unreadable("The package cannot be read.")),
+        Err(fault) => Err(fault),
     }
 }
 
 /// Scans one version again.
 pub async fn rescan(janua: &Janua, version: &Version) -> Result<()> {
-    let key = ObjectKey::parse(&version.object).ok_or(kernel::fault::INTERNAL)?;
-    let bytes = janua.objects.read(&key, LARGEST_PACKAGE as u64).await?;
-    let bytes = bytes.ok_or_else(|| kernel::fault::INTERNAL.caused_by("the package of a version is missing"))?;
-    let (_, scan) = examine(janua, bytes.into()).await?;
+    let mut scan = look_again(janua, version).await?;
+    // The name is compared with others when a version is published, and a person may not have decided yet.
+    for finding in version.findings.iter().filter(|finding| finding.code == LOOK_ALIKE) {
+        scan.add(LOOK_ALIKE, finding.verdict, finding.path.as_deref(), &finding.message);
+    }
     transact!(janua, async |tx| {
         let Some(skill) = Skill::hold(tx, version.skill_id).await? else { return Ok(()) };
         let Some(held) = Version::by_id(&mut *tx, version.id).await? else { return Ok(()) };

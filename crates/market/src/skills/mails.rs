@@ -73,7 +73,7 @@ impl Mail for SkillMail {
         let letter = match self.news {
             SkillNews::Waits => Letter::new(
                 "A skill waits for review",
-                "The scan of {} found something that a platform owner has to look at. Nobody can install this version until then.",
+                "The scan of {} found something that a platform owner has to look at. This version cannot be installed until then.",
                 "Approve or block it in the review queue.",
             ),
             SkillNews::Reported => Letter::new(
@@ -83,12 +83,12 @@ impl Mail for SkillMail {
             ),
             SkillNews::Approved => Letter::new(
                 "Your skill is published",
-                "A platform owner approved {}. Everybody who may see the skill can install this version now.",
+                "A platform owner approved {}. Every user who may see the skill can install this version now.",
                 "Users who installed an earlier version see that an update is available.",
             ),
             SkillNews::Blocked => Letter::new(
                 "Your skill was blocked",
-                "The skill {} was blocked. Nobody can install this version.",
+                "The skill {} was blocked. This version cannot be installed.",
                 "The skill's page shows what was found. Correct it, and publish a new version.",
             ),
             SkillNews::Revoked => Letter::new(

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use super::{
     model::{Skill, SkillState, Version, VersionId, VersionState},
     package::PackedFile,
-    reader::SkillReader,
+    reader::{METADATA, RESOURCE, SkillReader},
 };
 
 /// The versions of the protocol that we speak, the newest first.
@@ -54,6 +54,27 @@ pub fn routes() -> Routes {
         .answers_nothing(202)
         .fails(&[UNAVAILABLE])
         .unkept()
+        .get(METADATA, protected_resource, "where clients of /mcp get tokens (RFC 9728)")
+        .for_any_origin()
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ProtectedResource {
+    resource: String,
+    resource_name: &'static str,
+    authorization_servers: [String; 1],
+    scopes_supported: Vec<&'static str>,
+    bearer_methods_supported: [&'static str; 1],
+}
+
+async fn protected_resource(State(janua): State<Janua>) -> Json<ProtectedResource> {
+    Json(ProtectedResource {
+        resource: RESOURCE.url(&janua),
+        resource_name: RESOURCE.name,
+        authorization_servers: [janua.config.base_url()],
+        scopes_supported: RESOURCE.scopes.iter().map(|(name, _)| *name).collect(),
+        bearer_methods_supported: ["header"],
+    })
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -268,7 +289,8 @@ async fn list(
 /// The skill that a URI lies in, and the path within it.
 async fn find(janua: &Janua, reader: &SkillReader, uri: &str) -> Result<Option<(Available, String)>> {
     let all = available(janua, reader).await?;
-    for (root, id) in all {
+    // Longer roots first: a skill without a namespace may have the name of one.
+    for (root, id) in all.into_iter().rev() {
         let Some(rest) = uri.strip_prefix(root.as_str()) else { continue };
         if rest.is_empty() || rest.starts_with('/') {
             let path = rest.trim_start_matches('/').replace("%20", " ");

@@ -10,7 +10,7 @@ mod mails;
 mod mcp;
 mod model;
 mod names;
-mod package;
+pub mod package;
 mod publish;
 mod ratings;
 mod reader;
@@ -41,6 +41,7 @@ pub fn feature() -> Feature {
         .declares(mails::MAILS)
         .declares(GONE)
         .declares(EXPORTS)
+        .declares(reader::RESOURCES)
         .jobs(jobs::jobs())
         .own(publish::ScanPool::default())
         .start(|janua| Box::pin(async move { keys::start(&janua).await }))

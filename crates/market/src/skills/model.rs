@@ -48,7 +48,7 @@ macro_rules! words {
 pub(super) use words;
 
 words! {
-    /// Who may see a skill.
+    /// The visibility of a skill.
     Visibility {
         Public = "public",
         /// Everybody who knows its slug.
@@ -700,11 +700,11 @@ impl Version {
         tx.exec(sql, params![id, scan.verdict, i64::from(ENGINE), &json!(scan.findings)]).await.map(drop)
     }
 
-    /// Versions that an earlier engine looked at.
-    pub async fn outdated(db: &Db, most: u32) -> db::Result<Vec<Self>> {
+    /// Versions that an earlier engine looked at, after one of them.
+    pub async fn outdated(db: &Db, after: (i64, &str), most: u32) -> db::Result<Vec<Self>> {
         let sql = "SELECT * FROM skill_version WHERE engine < $1 AND state IN ('published', 'in_review', 'yanked')
-                   ORDER BY engine, id LIMIT $2";
-        db.all(sql, params![i64::from(ENGINE), most]).await
+                     AND (engine, id) > ($2, $3) ORDER BY engine, id LIMIT $4";
+        db.all(sql, params![i64::from(ENGINE), after.0, after.1, most]).await
     }
 
     /// Those that wait for a platform owner, oldest last.

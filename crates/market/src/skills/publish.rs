@@ -1,8 +1,11 @@
 //! Publishing: a package is read and scanned before anything is stored; then its bytes are stored, and one transaction makes
 //! it a version. It is whole or it is not there.
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use axum::{
@@ -59,6 +62,9 @@ pub const TOO_MANY_SKILLS: Code =
     Code::new(409, "too_many_skills", "The limit of skills, versions, stars or installs is reached.");
 const NOT_GZIP: Code =
     Code::new(415, "archive_type", "Send one gzip-compressed tar archive, with Content-Type application/gzip.");
+
+/// The finding of a name that can be taken for a well-known one.
+pub const LOOK_ALIKE: &str = "look_alike_name";
 
 const MOST_OF_ORG: i64 = 1000;
 const MOST_VERSIONS: i64 = 1000;
@@ -233,7 +239,10 @@ async fn publish_version(
     _: PackageType,
     Raw(body): Raw,
 ) -> Result<Response> {
-    let skill = reach_own(&janua, &session, &slug).await?;
+    let skill = match reach_own(&janua, &session, &slug).await {
+        Err(fault) if fault.code() == FORBIDDEN => return Err(NOT_FOUND.into()),
+        found => found?,
+    };
     let org = skill.org_id.ok_or(NOT_FOUND)?;
     if skill.domain.is_some() && !is_proven(&janua, &Slug::parse(&skill.slug)?, org).await? {
         return Err(NOT_YOUR_NAMESPACE.because("The domain of this skill is no longer proven."));
@@ -391,6 +400,15 @@ impl Default for ScanPool {
     }
 }
 
+#[cfg(test)]
+impl ScanPool {
+    /// Fills all places, or empties them.
+    pub fn fill(&self, is_full: bool) {
+        let waiting = if is_full { MOST_WAITING + AT_ONCE } else { 0 };
+        self.waiting.store(waiting, Relaxed);
+    }
+}
+
 /// One who waits, for as long as it does.
 struct Waiting<'a>(&'a AtomicUsize);
 
@@ -406,7 +424,7 @@ pub async fn examine(janua: &Janua, bytes: Bytes) -> Result<(Package, Scan)> {
     let waiting = pool.waiting.fetch_add(1, Relaxed);
     let place = Waiting(&pool.waiting);
     if waiting >= MOST_WAITING + AT_ONCE {
-        return Err(OVERLOADED.into());
+        return Err(Fault::from(OVERLOADED).retry_after(Duration::from_secs(5)));
     }
     let permit = pool.places.clone().acquire_owned().await.map_err(|error| INTERNAL.caused_by(error))?;
     let blocked = janua.config.of::<Settings>().skill_blocked_digests.clone();
@@ -428,7 +446,7 @@ async fn read(janua: &Janua, bytes: Bytes, namespace: &str) -> Result<(Package, 
     let known = Skill::well_known(&janua.db, namespace).await?;
     if let Some(known) = known.iter().find(|known| looks_like(&own, &known.skeleton)) {
         let message = format!("The name can be taken for {}, which many have installed.", known.slug);
-        scan.add("look_alike_name", Verdict::Review, None, &message);
+        scan.add(LOOK_ALIKE, Verdict::Review, None, &message);
     }
     Ok((package, scan))
 }

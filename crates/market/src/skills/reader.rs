@@ -1,5 +1,8 @@
 //! The callers that read skills over MCP: users, and machines with tokens of their own.
-use axum::{extract::FromRequestParts, http::request::Parts};
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderValue, header, request::Parts},
+};
 use kernel::{
     Janua,
     fault::{Fault, Result, UNAUTHENTICATED},
@@ -7,13 +10,26 @@ use kernel::{
 };
 use tenancy::{
     accounts::AccountId,
-    enter::{INSUFFICIENT_SCOPE, Session},
+    apps::scopes::OwnResource,
+    enter::{self, INSUFFICIENT_SCOPE, Living, Session},
     machines::tokens::{self, Recognised},
     orgs::{Membership, OrgId},
+    sessions::tokens::Claims,
 };
 
 /// The scope that a machine needs to read the skills of a user it acts for.
 const SCOPE: &str = "skills:read";
+
+/// The endpoint, for clients that sign their user in by OAuth.
+pub const RESOURCE: OwnResource = OwnResource {
+    path: "/mcp",
+    name: "Skills",
+    scopes: &[(SCOPE, "Read the skills that you installed, and those of your organizations")],
+};
+pub const RESOURCES: &[OwnResource] = &[RESOURCE];
+
+/// Where its metadata is (RFC 9728, 3.1).
+pub const METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
 
 /// Whose skills a caller reads: what a user installed, and what organizations publish.
 pub struct SkillReader {
@@ -48,17 +64,57 @@ impl SkillReader {
     }
 }
 
+impl SkillReader {
+    /// A client to which the user gave a token for this endpoint.
+    fn of_client(janua: &Janua, claims: &Claims, living: &Living) -> Result<Self> {
+        if !claims.aud.as_ref().is_some_and(|aud| aud.has(&RESOURCE.url(janua))) {
+            return Err(UNAUTHENTICATED.because("This token is for another resource."));
+        }
+        let scope = claims.scope.as_deref().unwrap_or_default();
+        if !scope.split(' ').any(|scope| scope == SCOPE) {
+            return Err(INSUFFICIENT_SCOPE.into());
+        }
+        Ok(Self { account: living.person.account.id, org: None })
+    }
+
+    async fn read(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        if let Some(token) = bearer(&parts.headers) {
+            if let Some(found) = tokens::recognise(janua, token).await? {
+                return Self::of_machine(janua, found);
+            }
+            if let Some((claims, living)) = enter::recognise(janua, token).await?
+                && living.session.resource.is_some()
+            {
+                return Self::of_client(janua, &claims, &living);
+            }
+        }
+        let session = Session::from_request_parts(parts, janua).await?;
+        Ok(Self { account: session.account().id, org: None })
+    }
+}
+
+/// Tells a client that is refused where to get a token.
+fn challenge(janua: &Janua, fault: Fault, has_token: bool) -> Fault {
+    let error = match fault.code() {
+        code if code == INSUFFICIENT_SCOPE => "error=\"insufficient_scope\", ",
+        code if code == UNAUTHENTICATED && has_token => "error=\"invalid_token\", ",
+        code if code == UNAUTHENTICATED => "",
+        _ => return fault,
+    };
+    let says =
+        format!("Bearer {error}scope=\"{SCOPE}\", resource_metadata=\"{}{METADATA}\"", janua.config.base_url());
+    match HeaderValue::try_from(says) {
+        Ok(says) => fault.with_header(header::WWW_AUTHENTICATE, says),
+        Err(_) => fault,
+    }
+}
+
 impl FromRequestParts<Janua> for SkillReader {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        if let Some(token) = bearer(&parts.headers)
-            && let Some(found) = tokens::recognise(janua, token).await?
-        {
-            return Self::of_machine(janua, found);
-        }
-        let session = Session::from_request_parts(parts, janua).await?;
-        Ok(Self { account: session.account().id, org: None })
+        let has_token = bearer(&parts.headers).is_some();
+        Self::read(parts, janua).await.map_err(|fault| challenge(janua, fault, has_token))
     }
 }
 

@@ -122,7 +122,10 @@ async fn report_skill(
     let is_grown_up = account.email_verified && now.since(account.created_at) >= GROWN_UP;
     transact!(janua, async |tx| {
         let skill = Skill::hold(tx, skill.id).await?.ok_or(NOT_FOUND)?;
-        let counts = is_grown_up && !is_own && dismissed(tx, account.id, now).await? < DISMISSED;
+        let counts = is_grown_up
+            && !is_own
+            && dismissed(tx, account.id, now).await? < DISMISSED
+            && !was_dismissed(tx, skill.id, account.id, now).await?;
         // A second one while the first is open changes nothing.
         let sql = "INSERT INTO skill_report (id, skill_id, account_id, version, reason, detail, counts, org_key, network_key,
                                              state, created_at)
@@ -165,6 +168,14 @@ async fn dismissed(tx: &mut Tx, account: AccountId, now: Timestamp) -> db::Resul
                WHERE account_id = $1 AND state = 'dismissed' AND decided_at > $2";
     let (count,): (i64,) = tx.one(sql, params![account, now.minus(REMEMBERED)]).await?;
     Ok(count)
+}
+
+/// Whether a person's report about this skill was dismissed lately. The same people do not hide a skill again and again.
+async fn was_dismissed(tx: &mut Tx, skill: SkillId, account: AccountId, now: Timestamp) -> db::Result<bool> {
+    let sql = "SELECT id FROM skill_report
+               WHERE skill_id = $1 AND account_id = $2 AND state = 'dismissed' AND decided_at > $3";
+    let found: Option<(ReportId,)> = tx.opt(sql, params![skill, account, now.minus(REMEMBERED)]).await?;
+    Ok(found.is_some())
 }
 
 struct Voices {

@@ -116,7 +116,7 @@ pub struct SignatureView {
     pub algorithm: &'static str,
     /// In base64url.
     pub value: String,
-    /// What is signed: JSON in its canonical form (RFC 8785).
+    /// The signed text: JSON in its canonical form (RFC 8785).
     pub manifest: String,
 }
 

@@ -138,8 +138,8 @@ fn report((ended, kept): &(Ended, Vec<restored::ValidKey>)) {
             "ended, because they may have been used or ended since: {sessions} sessions, {secrets} links and codes, \
              {recovery_codes} recovery codes, {trusted_devices} trusted devices, {invites} invites, {uploads} uploads, \
              {messages} messages on their way, {} secret app keys, {} SCIM tokens, {} secrets \
-             of machines",
-            ended.app_keys, ended.scim_tokens, ended.machine_secrets
+             of machines, {} registry keys",
+            ended.app_keys, ended.scim_tokens, ended.machine_secrets, ended.registry_keys
         ),
         Out::Plain,
     );

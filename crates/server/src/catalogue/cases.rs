@@ -19,10 +19,13 @@ fn explained(page: &str) -> Vec<String> {
     page.lines().filter_map(first).filter(|word| is_number(word)).collect()
 }
 
-/// A letter and two digits.
+/// One or two letters and two digits.
 fn is_number(word: &str) -> bool {
-    matches!(word.as_bytes(), [letter, first, second] if letter.is_ascii_lowercase()
-        && first.is_ascii_digit() && second.is_ascii_digit())
+    let (class, number) = word.split_at(word.find(|c: char| c.is_ascii_digit()).unwrap_or(word.len()));
+    matches!(class.len(), 1 | 2)
+        && class.bytes().all(|letter| letter.is_ascii_lowercase())
+        && number.len() == 2
+        && number.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// The numbers at the beginning of functions' names, each with one such name.

@@ -9,6 +9,7 @@ use tenancy::{
         sender::Sender,
     },
     once::Purpose,
+    quotas::{Meter, PlanLimit},
     uploads::PicturesOf,
 };
 
@@ -195,5 +196,20 @@ async fn every_kind_of_picture_has_a_name_of_its_own() {
     for pictures in t.janua.declared::<PicturesOf>() {
         assert!(kinds.insert(pictures.kind), "two kinds of pictures are called {}", pictures.kind);
     }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn every_limit_of_a_plan_is_documented_and_the_sample_has_no_other() {
+    let t = TestJanua::start(features).await;
+    let (meters, checked) = (t.janua.declared::<Meter>(), t.janua.declared::<PlanLimit>());
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/usage.md")).expect("a page");
+    let (_, table) = page.split_once("| limit | what |").expect("the table of limits");
+    let table = table.split("\n\n").next().unwrap_or_default();
+    let names = meters.iter().chain(checked.iter().map(|PlanLimit(meter)| meter)).map(|meter| &meter.name);
+    let missing: Vec<_> = names.filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "say in the table of docs/usage.md what these are: {missing:?}");
+    let sample = commerce::plans::parse(commerce::commands::SAMPLE_PLANS, meters, checked);
+    assert!(sample.is_ok(), "{sample:?}");
     t.finish().await;
 }

@@ -1,8 +1,9 @@
-//! `janua move`: every row of one database into another, of either engine.
+//! `janua move`: every row of one database into another, of either engine; every object into another store.
 //!
 //! The source is read in one transaction, so that all rows are of one moment, and the target is filled in one, so that it has
 //! everything or nothing. References are checked at the end, because tables refer to each other in circles. Before the commit
 //! every table is read back and must add up to what was read.
+mod objects;
 mod postgres;
 mod sqlite;
 mod table;
@@ -31,18 +32,25 @@ pub struct Wishes {
     #[arg(long, value_name = "URL")]
     from: Option<String>,
     /// Database to move to, without users: sqlite:PATH or postgres://…
-    #[arg(long, value_name = "URL")]
-    to: String,
+    #[arg(long, value_name = "URL", required_unless_present = "objects")]
+    to: Option<String>,
+    /// Copy stored files and pictures, to the S3 bucket in the settings or back to the data folder
+    #[arg(long, value_name = "WHERE TO", conflicts_with_all = ["from", "to"])]
+    objects: Option<objects::To>,
 }
 
 pub async fn run(config: Config, wishes: Wishes) -> Result<ExitCode> {
+    if let Some(to) = wishes.objects {
+        objects::run(&config, to).await?;
+    }
+    let Some(to) = wishes.to else { return Ok(ExitCode::SUCCESS) };
     let from = wishes.from.unwrap_or_else(|| config.database_url().expose().to_owned());
-    ensure!(from != wishes.to, "--to: must be another database than the one to move from");
+    ensure!(from != to, "--to: must be another database than the one to move from");
     let at = |url: &str| {
         let url = if sqlite_path(url).is_some() { url.to_owned() } else { postgres::named(url) };
         Config { database_url: Some(url.into()), ..config.clone() }
     };
-    let (from, to) = (at(&from), at(&wishes.to));
+    let (from, to) = (at(&from), at(&to));
     if let Some(path) = sqlite_path(from.database_url().expose()) {
         ensure!(Path::new(path).exists(), "there is nothing to move: {path} is not there");
     }

@@ -30,11 +30,11 @@ impl Postgres {
         Self { client, references: vec![] }
     }
 
-    /// Servers name themselves `janua`, and this command does not.
+    /// Servers name themselves otherwise than this command; those of 0.1 without a number.
     pub async fn ensure_alone(&self) -> Result<()> {
-        let sql = "SELECT COUNT(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND application_name = 'janua'";
-        let others: i64 = self.client.query_one(sql, &[]).await?.get(0);
+        let sql = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+                   AND (application_name = 'janua' OR STARTS_WITH(application_name, $1))";
+        let others: i64 = self.client.query_one(sql, &[&db::NODE]).await?.get(0);
         ensure!(others == 0, "a server is running on this PostgreSQL database: stop all nodes first");
         Ok(())
     }

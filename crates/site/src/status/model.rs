@@ -35,7 +35,7 @@ macro_rules! words { ($($(#[$doc:meta])* $type:ident { $($(#[$each:meta])* $vari
 )+ } }
 
 words! {
-    /// How a component does, from best to worst.
+    /// The state of a component, from best to worst.
     State {
         Operational = "operational",
         Degraded = "degraded",
@@ -48,7 +48,7 @@ words! {
         Major = "major",
         Critical = "critical",
     }
-    /// How far an incident has come.
+    /// The state of an incident.
     Stage {
         Investigating = "investigating",
         Identified = "identified",

@@ -115,14 +115,14 @@ impl Factors {
         all.into_iter().filter_map(|(is_on, factor)| is_on.then_some(factor)).collect()
     }
 
-    /// What a person recognises their number by.
+    /// The last digits of the phone number, which the user recognizes.
     pub fn phone_suffix(&self) -> Option<String> {
         let phone = self.sms_phone.as_ref()?;
         phone.char_indices().rev().nth(3).map(|(start, _)| phone[start..].to_owned())
     }
 }
 
-/// What somebody typed: digits of an app or a phone, or a recovery code, however they spaced it.
+/// A typed code without its spaces: digits of an app or a phone, or a recovery code.
 pub fn normal(code: &Secret) -> Secret {
     let kept = code.expose().chars().filter(char::is_ascii_alphanumeric);
     kept.map(|c| c.to_ascii_uppercase()).collect::<String>().into()
@@ -239,7 +239,7 @@ fn place(account: AccountId) -> String {
     format!("totp_factor:sealed:{account}")
 }
 
-/// What an authenticator app shows beside the code.
+/// The name that an authenticator app shows beside the code.
 fn issuer(janua: &Janua) -> String {
     let url = janua.config.base_url();
     let host = url.split("://").nth(1).and_then(|rest| rest.split([':', '/']).next());

@@ -30,9 +30,9 @@ pub struct Account {
     pub auth_provider: String,
     /// The providers the person can sign in with.
     pub linked: Linked,
-    /// Whether this is who came first, by the link that the start of the service printed.
+    /// Whether the account is a platform owner: by the first-owner link, or made one later.
     pub runs_platform: bool,
-    /// Since when nobody signs in to it.
+    /// The moment it was disabled; a disabled account refuses every sign-in.
     pub disabled_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -56,7 +56,7 @@ row!(Account {
     updated_at
 });
 
-/// An account that nobody else changes until the transaction is over, in which it was read.
+/// An account whose row is locked until the end of the transaction that read it.
 pub struct HeldAccount(pub(crate) Account);
 
 impl Deref for HeldAccount {
@@ -68,7 +68,7 @@ impl Deref for HeldAccount {
 }
 
 impl Account {
-    /// Somebody of whom nothing is known but this.
+    /// A new account with these values alone.
     pub fn new(id: AccountId, email: Option<&Email>, name: &str, now: Timestamp) -> Self {
         Self {
             id,
@@ -106,6 +106,35 @@ impl Account {
         Ok(())
     }
 
+    /// Whether an account with an unverified email is more than a sign-up, which may be a stranger's: a platform owner
+    /// created it, or its email was verified before.
+    pub async fn is_established(tx: &mut Tx, id: AccountId) -> db::Result<bool> {
+        let found: Option<(bool,)> = tx.opt("SELECT established FROM account WHERE id = $1", params![id]).await?;
+        Ok(found.is_some_and(|(is_established,)| is_established))
+    }
+
+    /// A platform owner created the account, so sign-ups with its email change nothing of it.
+    pub async fn establish(tx: &mut Tx, id: AccountId) -> db::Result<()> {
+        let sql = "UPDATE account SET established = $2 WHERE id = $1";
+        tx.exec(sql, params![id, true]).await.map(drop)
+    }
+
+    /// Another sign-up with the email of an unverified account: its name and its password count.
+    pub async fn sign_up_again(
+        tx: &mut Tx,
+        id: AccountId,
+        name: &str,
+        password_hash: Option<&str>,
+        now: Timestamp,
+    ) -> db::Result<()> {
+        tx.exec(
+            "UPDATE account SET name = $2, password_hash = $3, updated_at = $4 WHERE id = $1 AND email_verified = $5",
+            params![id, name, password_hash, now, false],
+        )
+        .await?;
+        Self::renamed(tx, id).await
+    }
+
     pub async fn find(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
         tx.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
@@ -115,12 +144,13 @@ impl Account {
         .await
     }
 
-    /// Lets nobody else change what hangs on this account until the transaction is over, and answers what it is now.
+    /// Locks the row until the transaction ends, and reads the account as it is now. Callers lock it before they
+    /// change rows that depend on it.
     pub async fn hold(tx: &mut Tx, id: AccountId) -> db::Result<Option<HeldAccount>> {
         Ok(tx.opt(holding!("SELECT * FROM account WHERE id = $1"), params![id]).await?.map(HeldAccount))
     }
 
-    /// The account of an address, made when there is none; `true` when it was made.
+    /// Finds the account of an email, or creates it; `true` when it was created.
     pub async fn ensure(tx: &mut Tx, new: &Self) -> db::Result<(Self, bool)> {
         let made = tx
             .exec(
@@ -152,7 +182,7 @@ impl Account {
         Ok((there, made == 1))
     }
 
-    /// A new account that may have no address; `false` when somebody has the address already.
+    /// Inserts a new account, which may have no email; `false` when another account has the email.
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
         let made = tx
             .exec(
@@ -178,7 +208,7 @@ impl Account {
         Ok(made == 1)
     }
 
-    /// Takes over what came with the link that proved the address.
+    /// Marks the email as verified, and takes the name and password of the sign-up whose link proved it.
     pub async fn verified(
         tx: &mut Tx,
         id: AccountId,
@@ -194,7 +224,7 @@ impl Account {
         Self::renamed(tx, id).await
     }
 
-    /// A link in a mail was followed, which proves the address.
+    /// Marks the email as verified, because a link in a mail to it was followed.
     pub async fn mark_verified(tx: &mut Tx, id: AccountId, now: Timestamp) -> db::Result<bool> {
         let sql = "UPDATE account SET email_verified = $2, updated_at = $3 WHERE id = $1 AND email_verified = $4";
         Ok(tx.exec(sql, params![id, true, now, false]).await? == 1)
@@ -261,8 +291,11 @@ impl Account {
         Ok(true)
     }
 
+    /// An account that was verified before stays more than a sign-up.
     pub async fn set_email_verified(tx: &mut Tx, id: AccountId, is_verified: bool, now: Timestamp) -> db::Result<()> {
-        let sql = "UPDATE account SET email_verified = $2, updated_at = $3 WHERE id = $1";
+        let sql =
+            "UPDATE account SET email_verified = $2, updated_at = $3, established = established OR email_verified
+                   WHERE id = $1";
         tx.exec(sql, params![id, is_verified, now]).await.map(drop)
     }
 
@@ -277,12 +310,12 @@ impl Account {
         tx.exec(sql, params![id, since, now]).await.map(drop)
     }
 
-    /// Those who run the platform by their account, not by the settings; the first 100.
+    /// Platform owners by their account, not by the settings; the first 100.
     pub async fn who_run_platform(mut from: impl Read) -> db::Result<Vec<Self>> {
         from.all("SELECT * FROM account WHERE runs_platform ORDER BY id LIMIT 100", vec![]).await
     }
 
-    /// Makes somebody one of those who run the platform.
+    /// Makes an account a platform owner.
     pub async fn entrust_platform(tx: &mut Tx, id: AccountId) -> db::Result<()> {
         Self::set_runs_platform(tx, id, true).await
     }
@@ -298,13 +331,13 @@ impl Account {
         Ok(tx.exec(sql, params![id, url, now]).await? == 1)
     }
 
-    /// Holds the row until the transaction ends, so that nobody else changes it; `false` when it is gone or unproven.
+    /// Locks the row until the transaction ends; `false` when the account is gone or its email unverified.
     pub async fn hold_verified(tx: &mut Tx, id: AccountId, now: Timestamp) -> db::Result<bool> {
         let sql = "UPDATE account SET updated_at = $2 WHERE id = $1 AND email_verified = $3";
         Ok(tx.exec(sql, params![id, now, true]).await? == 1)
     }
 
-    /// Takes away an account whose address nobody has proven; `false` when somebody has by now.
+    /// Deletes an account with an unverified email; `false` when the email was verified meanwhile.
     pub async fn delete_unverified(tx: &mut Tx, id: AccountId) -> db::Result<bool> {
         let sql = "DELETE FROM account WHERE id = $1 AND email_verified = $2";
         Ok(tx.exec(sql, params![id, false]).await? == 1)

@@ -1,5 +1,5 @@
-//! Passkeys: what is kept of them, and every statement on it. Whoever checks a signature reads the key; to everybody
-//! else it is opaque.
+//! Passkeys: the stored rows, and every statement on them. Only the code that checks a signature reads the key; for
+//! all other code it is opaque.
 use db::{Db, Read, Tx, params, row};
 use kernel::clock::Timestamp;
 use schemars::JsonSchema;
@@ -29,11 +29,11 @@ pub struct Owned {
 }
 row!(Owned { account_id, key });
 
-/// What became of a new one.
+/// The outcome of adding a passkey.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Added {
     Kept,
-    /// Somebody has it already.
+    /// An account has this passkey already.
     Taken,
     TooMany,
 }

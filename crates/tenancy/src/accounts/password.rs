@@ -66,7 +66,7 @@ fn normal(password: &Secret) -> Secret {
     password.expose().nfkc().collect::<String>().into()
 }
 
-/// What comparing a password with a hash found.
+/// The result of comparing a password with a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     pub matches: bool,
@@ -134,7 +134,7 @@ struct Bench {
     memory: Vec<Block>,
 }
 
-/// Compared with when there is nothing to compare with. Nobody knows a password for it.
+/// A hash to compare with when the account has none, for the same work. No password matches it.
 static NOBODY: LazyLock<String> = LazyLock::new(|| phc(&[0; 16], &[0; TAG]));
 
 fn phc(salt: &[u8], tag: &[u8]) -> String {

@@ -148,7 +148,7 @@ impl AccountLine {
         db.all(sql, params![below.at, &below.id, most]).await
     }
 
-    /// Those of whom each term begins a word, in the order of the words that the rarest of the terms found.
+    /// Accounts for which each term begins a word, in the order of the words that the rarest of the terms found.
     pub async fn search(db: &Db, search: &Search, wanted: Wanted, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         let after = match Found::read(below) {
             Some(after) => after,

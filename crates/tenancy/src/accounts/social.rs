@@ -1,4 +1,4 @@
-//! Who people are at the providers they sign in with: what is kept, and every statement on it.
+//! Identities of users at sign-in providers: the stored rows, and every statement on them.
 use std::collections::BTreeMap;
 
 use db::{Db, FromValue, Tx, Value, params, row};
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::AccountId;
 
-/// A person at one provider. `subject` is the provider's id for them, the only thing that says who they are.
+/// A user's identity at one provider. `subject` is the provider's id, and the only field that identifies the user.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub provider: String,
     pub subject: String,
     pub account_id: AccountId,
     pub email: Option<String>,
-    /// Whether the provider vouches for the address.
+    /// Whether the provider vouches for the email.
     pub email_verified: bool,
     pub username: Option<String>,
     pub name: Option<String>,
@@ -59,7 +59,7 @@ impl Identity {
         .await
     }
 
-    /// Links it; `false` when the person has one of this provider, or somebody has this one.
+    /// Links the identity; `false` when the account has one of this provider, or another account has this one.
     pub async fn insert(&self, tx: &mut Tx, janua: &Janua, tokens: Option<Tokens<'_>>) -> db::Result<bool> {
         let made = tx
             .exec(
@@ -83,7 +83,7 @@ impl Identity {
         Ok(made == 1)
     }
 
-    /// What the provider says today. What it leaves out (a name that it tells only once) stays as it was.
+    /// Stores the provider's present answer. A missing value (a name that it sends only once) stays as it was.
     pub async fn refresh(&self, tx: &mut Tx, janua: &Janua, tokens: Option<Tokens<'_>>) -> db::Result<()> {
         tx.exec(
             "UPDATE social_identity SET email_verified = CASE WHEN CAST($3 AS TEXT) IS NULL THEN email_verified ELSE $4 END,
@@ -113,7 +113,7 @@ impl Identity {
     }
 }
 
-/// What a person has at one provider, as far as everybody may see it.
+/// The public part of a user's identity at one provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Visible {
     id: String,
@@ -137,8 +137,8 @@ impl Linked {
         self.0.is_empty()
     }
 
-    /// Writes into the account what its identities say now. The caller holds the account's row, so that of two
-    /// who link at once the second sees what the first did.
+    /// Writes the present identities into the account's row. The caller has locked that row, so that of two links at
+    /// once the second sees the first.
     pub async fn renew(tx: &mut Tx, account: AccountId) -> db::Result<Self> {
         let rows: Vec<VisibleRow> = tx
             .all("SELECT provider, subject, username FROM social_identity WHERE account_id = $1", params![account])

@@ -1,7 +1,7 @@
-//! The people who came in through an app: the list of them, and finding some of them among a million.
+//! End users of an app: the list, and a search that is fast among a million.
 //!
-//! What somebody is found by is written beside them: the words of their name and their address, as far as the app may
-//! know them. A search is then a range of words, in their order, so that it costs what a page costs.
+//! The words of a user's name and email, as far as the app may know them, are stored beside the user. A search is
+//! then a range of words, in their order, so that it costs what a page costs.
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
@@ -15,7 +15,7 @@ use crate::{
     ids::{AccountId, ApplicationId},
 };
 
-/// A name may have hundreds of words; nobody is looked for by the last of them.
+/// A name may have hundreds of words; the words after these are not searched.
 const MOST_WORDS: usize = 12;
 /// How much of a word counts, in characters.
 const WORD_LENGTH: usize = 64;
@@ -38,7 +38,7 @@ pub struct EndUser {
 }
 row!(EndUser { id, email, name, avatar_url, email_verified, first_sign_in_at, last_sign_in_at, blocked_at });
 
-/// Somebody who was looked for, and the word they were found by.
+/// A user that a search found, and the word that matched.
 #[derive(Debug)]
 pub struct Hit {
     pub user: EndUser,
@@ -53,8 +53,8 @@ impl FromRow for Hit {
     }
 }
 
-/// What an app may know of its people. `$column` is one more that is shown, `$inner` what it is called inside, and `$from`
-/// the rest of the statement.
+/// The columns of end users that an app may know. `$column` is one more column of the result, `$inner` its name
+/// inside, and `$from` the rest of the statement.
 macro_rules! known {
     ($column:literal, $inner:literal, $from:literal) => {
         concat!(
@@ -76,7 +76,7 @@ macro_rules! known {
 }
 
 impl EndUser {
-    /// Who signed in last comes first.
+    /// Lists end users, the latest sign-in first.
     pub async fn page(db: &Db, application: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
             known!(
@@ -91,7 +91,7 @@ impl EndUser {
         .await
     }
 
-    /// Those of whom each term begins a word, in the order of the words that one of the terms found.
+    /// End users for whom each term begins a word, in the order of the words that one of the terms found.
     pub async fn search(
         db: &Db,
         application: ApplicationId,
@@ -162,8 +162,9 @@ impl EndUser {
         from.opt(sql, params![application, account]).await
     }
 
-    /// Blocks a person from the app, or lets them in again; `false` when nothing changed. Whoever begins a session holds
-    /// the account, as the caller does, and sees this before or is ended after it.
+    /// Blocks a user from the app, or unblocks them; `false` when nothing changed. A transaction that begins a
+    /// session locks the account, as the caller does, so a session begins after this and is refused, or before it and
+    /// is ended.
     pub async fn set_blocked(
         tx: &mut Tx,
         application: ApplicationId,
@@ -217,7 +218,7 @@ impl Range {
     }
 }
 
-/// What is looked for: at least one term.
+/// The terms of a search, at least one.
 pub struct Search(pub(crate) Vec<Range>);
 
 /// From so many on, words are not counted.
@@ -277,7 +278,7 @@ fn folded(word: &str) -> Vec<u8> {
     word.to_lowercase().chars().take(WORD_LENGTH).collect::<String>().into_bytes()
 }
 
-/// The words somebody is found by: those of the name, with their parts (`smith-jones`, `smith`, `jones`), and the address.
+/// The search words of a user: those of the name, with their parts (`smith-jones`, `smith`, `jones`), and the email.
 pub fn words(name: Option<&str>, email_key: Option<&str>) -> BTreeSet<Vec<u8>> {
     let names = name.into_iter().flat_map(str::split_whitespace);
     let parts = names.flat_map(|word| std::iter::once(word).chain(word.split(|c: char| !c.is_alphanumeric())));
@@ -292,7 +293,7 @@ struct SearchedFields {
 }
 row!(SearchedFields { name, email_key, scopes });
 
-/// Writes what somebody is found by in an app, if it is not there already.
+/// Stores the search words of a user in an app, if they are missing.
 pub(crate) async fn note(tx: &mut Tx, application: ApplicationId, account: AccountId) -> db::Result<()> {
     let sql = "SELECT account.name, account.email_key, app_user.scopes
                FROM app_user JOIN account ON account.id = app_user.account_id
@@ -328,7 +329,7 @@ pub async fn is_blocked(mut from: impl Read, application: ApplicationId, account
     Ok(from.opt::<(String,)>(sql, params![application, account]).await?.is_some())
 }
 
-/// Somebody has another name now, in every app they came in through.
+/// Renews the search words of a user with a new name, in every app they signed in to.
 pub(crate) async fn renamed(tx: &mut Tx, account: AccountId) -> db::Result<()> {
     let sql = "SELECT app_id FROM app_user WHERE account_id = $1 ORDER BY app_id";
     let apps: Vec<(ApplicationId,)> = tx.all(sql, params![account]).await?;
@@ -347,7 +348,8 @@ struct Wordless {
 }
 row!(Wordless { app_id, account_id });
 
-/// Goes through those who came before words were written, or by a node that does not know of them.
+/// Stores the search words of users without them: those from before there were words, or from a node of an older
+/// version.
 pub(crate) async fn note_wordless(janua: &Janua) -> Result<()> {
     loop {
         let sql = "SELECT app_id, account_id FROM app_user WHERE NOT has_words ORDER BY app_id, account_id LIMIT $1";

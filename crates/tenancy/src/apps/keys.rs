@@ -130,8 +130,8 @@ impl StoredAppKey {
         Ok(tx.opt::<(String,)>(sql, params![id, application]).await?.is_some())
     }
 
-    /// The keys somebody made for apps of an organization open nothing from now on, nor do those of unknown make of the
-    /// apps they own: whoever has seen a key can use it. The organization is told of as changed by the caller.
+    /// Ends the keys that a member created for apps of an organization, and keys without a known creator of apps they
+    /// own: a former member may have kept a copy. The caller reports the organization as changed.
     pub async fn end_those_of(
         tx: &mut Tx,
         org: OrgId,
@@ -168,7 +168,7 @@ struct EndedKey {
 }
 row!(EndedKey { app_id, id });
 
-/// What a presented key stands for.
+/// A presented key, with its app.
 #[derive(Debug)]
 pub struct Keyed {
     /// None for an app that only said its id.

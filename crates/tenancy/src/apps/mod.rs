@@ -27,7 +27,7 @@ use crate::{
 /// The topic on which a change to an app or its keys is told.
 pub const TOPIC: &str = crate::ids::topic::APP;
 
-/// Something somebody builds whose people sign in here.
+/// An application of an organization, whose end users sign in here.
 #[derive(Debug, Clone)]
 pub struct Application {
     pub id: ApplicationId,
@@ -39,10 +39,10 @@ pub struct Application {
     pub allowed_origins: Vec<String>,
     /// An object.
     pub settings: serde_json::Value,
-    /// What its people see of it where they sign in: a picture that we drew anew, and a colour as in `#1d4ed8`.
+    /// Its look on the sign-in pages: a picture that was encoded anew here, and a color such as `#1d4ed8`.
     pub logo_url: Option<String>,
     pub primary_color: Option<String>,
-    /// What clients may ask for at its own servers.
+    /// The scopes that clients may request for its own servers.
     pub declared_scopes: DeclaredScopes,
     /// Whether codes always need PKCE; where not, a code without it needs the app's secret.
     pub require_pkce: bool,
@@ -101,8 +101,8 @@ impl From<&Application> for quotas::Pool {
 }
 
 impl Application {
-    /// `false` when the slug is somebody else's, or is held back for another organization. Counts against the
-    /// organization's quota.
+    /// Inserts a new app; `false` when another app has the slug, or it is held back for another organization. Counts
+    /// against the organization's quota.
     pub async fn insert(&self, tx: &mut Tx, janua: &Janua) -> Result<bool> {
         let made = tx
             .exec(
@@ -136,13 +136,13 @@ impl Application {
         Ok(made == 1)
     }
 
-    /// Lets nobody else change it until the transaction is over, and answers what it is now.
+    /// Locks the row until the transaction ends, and reads the app as it is now.
     pub async fn hold(tx: &mut Tx, id: ApplicationId) -> db::Result<Option<Self>> {
         tx.opt(holding!("SELECT * FROM app WHERE id = $1"), params![id]).await
     }
 
-    /// `false` when the slug is somebody else's, or is held back for another organization: then nothing may be committed.
-    /// The slug it had before is held back from now on, on account of `actor`.
+    /// Writes the app; `false` when another app has the slug, or it is held back for another organization: then
+    /// nothing may be committed. The previous slug is held back from now on, on account of `actor`.
     pub async fn save(&self, tx: &mut Tx, actor: AccountId) -> db::Result<bool> {
         let (before,): (String,) = tx.one("SELECT slug FROM app WHERE id = $1", params![self.id]).await?;
         let sql = "SELECT id FROM app WHERE slug = $1 AND id <> $2";
@@ -186,7 +186,7 @@ impl Application {
     }
 
     /// Deletes what may be many rows, some at a time, before the app itself is deleted: on SQLite every other writer would
-    /// wait for all of it. Whoever comes meanwhile goes with the app.
+    /// wait for all of it. Rows that are added meanwhile are deleted with the app.
     pub async fn empty(janua: &Janua, id: ApplicationId) -> db::Result<()> {
         gone::empty_app(janua, id).await?;
         for sql in [
@@ -215,7 +215,7 @@ impl Application {
         tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, "").await
     }
 
-    /// Whether anybody is to be told what happens in it.
+    /// Sets whether the app has a webhook that wants its events.
     pub async fn set_listening(tx: &mut Tx, id: ApplicationId, has_webhooks: bool) -> db::Result<()> {
         tx.exec("UPDATE app SET has_webhooks = $2 WHERE id = $1", params![id, has_webhooks]).await?;
         Ok(())
@@ -333,8 +333,8 @@ impl Application {
         Ok(db.opt::<(String,)>(sql, params![id, domain]).await?.is_some())
     }
 
-    /// Notes that somebody came in through it, and what they let it know, unless they are blocked. It stays until the
-    /// transaction is over: its deletion waits, and takes along the session that begins meanwhile.
+    /// Notes a sign-in of an end user and the granted scopes, unless the user is blocked. The app's row stays locked
+    /// until the transaction ends: a deletion waits for it, and then removes the new session, too.
     pub async fn greet(
         tx: &mut Tx,
         janua: &Janua,
@@ -394,7 +394,7 @@ impl Application {
         Ok(plan.map(|(plan,)| plan).filter(|plan| !plan.is_empty()))
     }
 
-    /// Counts somebody whose session to an app goes on as active in this month, unless that was done.
+    /// Counts a user who renews a session of an app as active in this month, unless that was done.
     pub(crate) async fn note_active(
         tx: &mut Tx,
         janua: &Janua,
@@ -416,7 +416,7 @@ impl Application {
     }
 }
 
-/// How an app meets somebody who comes in.
+/// The outcome of a sign-in at an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Greeting {
     Welcome,
@@ -424,10 +424,10 @@ pub enum Greeting {
     AppGone,
 }
 
-/// An app that is there, and what is known of somebody who comes in again.
+/// The row of an app, with that of a returning end user.
 struct Greeted {
     scopes: Option<Scopes>,
-    /// None for somebody who is new to it.
+    /// None for a user who is new to the app.
     has_words: Option<bool>,
     blocked_at: Option<Timestamp>,
     /// The month they were last counted in.

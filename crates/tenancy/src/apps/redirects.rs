@@ -1,5 +1,5 @@
-//! Addresses an app may send people to, and origins whose pages may call: each is checked when it is written down, so
-//! that later it only has to be compared.
+//! Redirect URIs of an app, and origins whose pages may call: each is checked when it is stored, so that later it is
+//! only compared.
 use kernel::fault::{Fault, INVALID, Result};
 use url::{Host, Url};
 
@@ -24,14 +24,15 @@ pub fn check(redirect_uris: &[String], allowed_origins: &[String]) -> Result<()>
     Err(fault)
 }
 
-/// Whether somebody may be sent there: to the letter, but for the port on loopback, which a native app learns late.
+/// Whether a redirect URI is registered: compared exactly, except for the port on loopback, which a native app learns
+/// late.
 pub fn is_registered(registered: &[String], asked: &str) -> bool {
     let portless = without_loopback_port(asked);
     registered.iter().any(|known| known == asked || (portless.is_some() && without_loopback_port(known) == portless))
 }
 
-/// A loopback address without its port; nothing for any other address. On the text as it stands: what is compared to the
-/// letter must not be read first.
+/// A loopback URI without its port; none for any other URI. Works on the text itself: a text that is compared exactly
+/// must not be parsed and written first.
 fn without_loopback_port(uri: &str) -> Option<String> {
     let rest = uri.strip_prefix("http://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -63,9 +64,9 @@ fn origin_of(text: &str) -> Option<String> {
     (is_bare && is_safe).then(|| url.origin().ascii_serialization())
 }
 
-/// Why this is no address to send people to; nothing when it is one.
+/// The reason why a text is no redirect URI; none when it is one.
 pub fn wrong_redirect(text: &str) -> Option<&'static str> {
-    let Ok(url) = Url::parse(text) else { return Some("must be a whole address") };
+    let Ok(url) = Url::parse(text) else { return Some("must be a complete URL") };
     if text.len() > LONGEST || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Some("must have at most 2000 characters and no spaces");
     }

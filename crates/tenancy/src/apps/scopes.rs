@@ -1,14 +1,17 @@
-//! What a person lets a client know and do: the scopes of the standard, and those that apps declare for their own servers.
+//! Scopes that a user grants to a client: those of the standard, and those that apps declare for their own servers.
 use std::fmt;
 
 use db::{FromValue, Value};
-use kernel::fault::{Fault, INVALID, Result};
+use kernel::{
+    Janua,
+    fault::{Fault, INVALID, Result},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Who the person is: an id, nothing more.
+    /// The user's id, nothing more.
     OpenId,
     Profile,
     Email,
@@ -48,7 +51,7 @@ pub struct DeclaredScope {
     /// As clients ask for it, such as `mcp:tools`.
     #[schemars(regex(pattern = r"^[!#-\[\]-~]{1,128}$"))]
     pub name: String,
-    /// What the scope allows; shown on the consent page.
+    /// A description of the access; shown on the consent page.
     #[schemars(length(max = 200), regex(pattern = "\\S"))]
     pub description: String,
 }
@@ -60,6 +63,35 @@ pub struct DeclaredScopes(pub Vec<DeclaredScope>);
 impl DeclaredScopes {
     pub fn find(&self, name: &str) -> Option<&DeclaredScope> {
         self.0.iter().find(|scope| scope.name == name)
+    }
+}
+
+/// A part of this server that clients get tokens for as for a server of an app: `Feature::declares(&[OwnResource { … }])`.
+#[derive(Clone, Copy)]
+pub struct OwnResource {
+    /// Below the base URL, such as `/mcp`.
+    pub path: &'static str,
+    /// What the consent page calls it.
+    pub name: &'static str,
+    /// The scopes there, and what each allows.
+    pub scopes: &'static [(&'static str, &'static str)],
+}
+
+impl OwnResource {
+    pub fn url(&self, janua: &Janua) -> String {
+        format!("{}{}", janua.config.base_url(), self.path)
+    }
+
+    pub fn find(janua: &Janua, url: &str) -> Option<Self> {
+        janua.declared::<Self>().iter().find(|own| own.url(janua) == url).copied()
+    }
+
+    pub fn declared_scopes(&self) -> DeclaredScopes {
+        let scope = |(name, description): &(&str, &str)| DeclaredScope {
+            name: (*name).to_owned(),
+            description: (*description).to_owned(),
+        };
+        DeclaredScopes(self.scopes.iter().map(scope).collect())
     }
 }
 
@@ -105,7 +137,7 @@ impl Scopes {
         Self { standard, declared }
     }
 
-    /// What was granted before, as it was kept.
+    /// Reads stored scopes.
     fn stored(text: &str) -> Self {
         Self::asked(text, |_| true)
     }

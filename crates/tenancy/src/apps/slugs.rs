@@ -13,7 +13,7 @@ use crate::ids::{AccountId, OrgId};
 
 pub const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug is taken. Choose another one.");
 
-/// What a slug looks like: letters, digits, single hyphens inside. So there is no `--`, which parts the label of a
+/// The pattern of a slug: letters, digits, single hyphens inside. So there is no `--`, which separates the label of a
 /// deployment from its app and begins names in another script (`xn--`). With such a label it fits into one of DNS.
 pub const PATTERN: &str = "^[a-z0-9]+(-[a-z0-9]+)*$";
 pub const LONGEST: usize = 48;
@@ -21,12 +21,13 @@ pub const LONGEST: usize = 48;
 /// How long the slug of an app that is gone, or has another one now, goes to no other organization: links and settings out
 /// there still name it.
 const HELD_BACK: Duration = Duration::from_hours(90 * 24);
-/// How many slugs are held back for one organization, and by what one account renamed or deleted, in whatever organizations.
+/// How many slugs are held back for one organization, and for renamings and deletions by one account, in all its
+/// organizations.
 const MOST_OF_ORG: u32 = 20;
 const MOST_OF_ACCOUNT: u32 = 50;
 
-/// In order. Parts of the service, names that mail, browsers and networks ask for by themselves, and words by which somebody
-/// could pass for the service.
+/// In order. Parts of the service, names that mail, browsers and networks ask for by themselves, and words that could
+/// make an app look like a part of the service.
 const RESERVED: &[&str] = &[
     "abuse",
     "account",
@@ -154,7 +155,7 @@ fn is_label(slug: &str) -> bool {
     slug.len() <= LONGEST && slug.split('-').all(is_part)
 }
 
-/// Refuses what nobody may choose.
+/// Refuses reserved slugs.
 pub fn check(slug: &str) -> Result<()> {
     if !is_label(slug) {
         let say = "must be at most 48 lower-case letters and digits, with single hyphens between them";
@@ -166,7 +167,7 @@ pub fn check(slug: &str) -> Result<()> {
     Ok(())
 }
 
-/// One made from a name; somebody may have it already.
+/// A slug made from a name; another app may have it already.
 pub fn made_from(janua: &Janua, name: &str) -> String {
     let slug = slug_of(name);
     if is_reserved(&slug) { slug_near(janua, &slug) } else { slug }
@@ -174,9 +175,9 @@ pub fn made_from(janua: &Janua, name: &str) -> String {
 
 /// Holds back the slug of an app that is renamed or deleted: for a while it is the organization's alone. An organization
 /// holds few, and so does the account that renames and deletes, over all its organizations; beyond that the oldest of this
-/// organization is free at once, or else this one. So nobody keeps words from others by creating and deleting apps, and
-/// nobody with many apps is refused anything. It is the acting account that counts, not the app's creator: a former member
-/// who holds many elsewhere takes nothing from the organization.
+/// organization is free at once, or else this one. So no user can reserve words by creating and deleting apps, and a
+/// user with many apps is refused nothing. It is the acting account that counts, not the app's creator: a former
+/// member who holds many elsewhere takes nothing from the organization.
 pub async fn hold_back(
     tx: &mut Tx,
     slug: &str,
@@ -217,7 +218,7 @@ pub async fn is_held_back(tx: &mut Tx, slug: &str, org: OrgId, now: Timestamp) -
     Ok(tx.opt::<(String,)>(sql, params![slug, org, now]).await?.is_some())
 }
 
-/// A name as it stands in addresses: letters, digits and hyphens.
+/// A name in the form for URLs: letters, digits and hyphens.
 pub fn slug_of(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars().flat_map(char::to_lowercase) {
@@ -234,7 +235,7 @@ pub fn slug_of(name: &str) -> String {
     if slug.is_empty() { "org".to_owned() } else { slug.to_owned() }
 }
 
-/// One that nobody has: chance makes it so.
+/// A slug with random letters at its end, which are unlikely to be taken.
 pub fn slug_near(janua: &Janua, slug: &str) -> String {
     format!("{slug}-{}", data_encoding::HEXLOWER.encode(&janua.entropy.bytes::<3>()))
 }

@@ -104,7 +104,7 @@ pub struct Attempt {
     pub is_last: bool,
 }
 
-/// What a try counts against.
+/// The subject that a try counts against.
 enum Against {
     Nothing,
     /// A trusted device.
@@ -388,7 +388,7 @@ impl Visitor {
             (standing.accounts >= NETWORK_ACCOUNTS, 100, "many accounts tried from one network"),
             (standing.network >= NETWORK_SUSPICIOUS / 2, 50, "failures from one network"),
             (looks_automatic && standing.network > 0, 30, "looks like a program"),
-            (is_disposable, 50, "a disposable address"),
+            (is_disposable, 50, "a disposable email"),
         ];
         let found = signs.into_iter().filter(|(is_so, ..)| *is_so);
         found.fold((0, vec![]), |(score, mut reasons), (_, weight, reason)| {

@@ -17,7 +17,7 @@ pub struct AbuseReport {
     pub subject: String,
     pub score: i64,
     pub reasons: Vec<String>,
-    /// Where it was noticed last.
+    /// The route of the latest report.
     pub route: String,
     /// How often.
     pub seen: i64,

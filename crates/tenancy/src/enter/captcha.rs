@@ -24,7 +24,7 @@ pub const NOT_SOLVED: Code = Code::new(400, "captcha_not_solved", "The solution 
 /// The header a retried request brings its pass in.
 pub const PASS: HeaderName = HeaderName::from_static("x-service-captcha-pass");
 
-/// What somebody gets for the solution of a challenge.
+/// The purpose of a pass, which is given for the solution of a challenge.
 pub const PASS_PURPOSE: Purpose = Purpose::new("captcha_pass", Duration::from_mins(10));
 /// A challenge that was solved for a pass. It says itself how long it is good.
 pub const CHALLENGE_PURPOSE: Purpose = Purpose::new("captcha_challenge", Duration::ZERO);

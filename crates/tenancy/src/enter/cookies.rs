@@ -17,8 +17,11 @@ pub const TRUSTED: [&str; 2] = ["__Host-service_mfa_trusted", "service_mfa_trust
 /// The sign-in at another provider that this browser started.
 pub const SOCIAL: [&str; 2] = ["__Host-service_oauth", "service_oauth"];
 
-/// What this browser requested a mail for. Proof that it was this browser, for the link in the mail.
+/// The cookie of a browser that requested a mail. It proves to the link in the mail that it is the same browser.
 pub const BEGAN: [&str; 2] = ["__Host-service_began", "service_began"];
+
+/// The sign-in of this browser that waits for its second factor.
+pub const WAITING: [&str; 2] = ["__Host-service_waiting", "service_waiting"];
 
 /// How a client wants its tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -102,6 +105,14 @@ pub fn clear_social(janua: &Janua, out: &mut HeaderMap) {
 
 pub fn set_began(janua: &Janua, sealed: &str, life: Duration, out: &mut HeaderMap) {
     set(janua, BEGAN, sealed, i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
+}
+
+pub fn set_waiting(janua: &Janua, sealed: &str, life: Duration, out: &mut HeaderMap) {
+    set(janua, WAITING, sealed, i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
+}
+
+pub fn clear_waiting(janua: &Janua, out: &mut HeaderMap) {
+    set(janua, WAITING, "", 0, out);
 }
 
 pub fn clear_session(janua: &Janua, out: &mut HeaderMap) {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use db::Notice;
 use kernel::{
     Janua,
-    crypto::{self, Secret},
+    crypto::{Fingerprint, Secret},
     http::AppOrigins,
     id::Id,
     recent::Recent,
@@ -35,16 +35,13 @@ pub struct Living {
 
 /// The caches of this node.
 pub struct Live {
-    /// By the digest of the token.
-    pub(crate) tokens: Recent<[u8; 32], Arc<Claims>>,
+    pub(crate) tokens: Recent<Fingerprint, Arc<Claims>>,
     sessions: Memory<SessionId, sessions::StoredSession>,
     people: Memory<AccountId, Whole>,
     members: Memory<(OrgId, AccountId), Membership>,
-    /// By the digest of the key.
-    keys: Memory<[u8; 32], Keyed>,
+    keys: Memory<Fingerprint, Keyed>,
     machines: Memory<MachineId, Machine>,
-    /// By the digest of the token.
-    pub(crate) machine_tokens: Recent<[u8; 32], Arc<MachineClaims>>,
+    pub(crate) machine_tokens: Recent<Fingerprint, Arc<MachineClaims>>,
 }
 
 fn group<Kind>(id: Id<Kind>) -> u128 {
@@ -129,10 +126,10 @@ impl Live {
             }
             Ok(found)
         };
-        self.keys.recall(&janua.db, &crypto::digest(key.expose().as_bytes()), read).await
+        self.keys.recall(&janua.db, &Fingerprint::of(key.expose()), read).await
     }
 
-    /// A machine, whatever its state; none for an unknown ID.
+    /// A machine in any state; none for an unknown ID.
     pub async fn machine(&self, janua: &Janua, id: MachineId) -> db::Result<Option<Arc<Machine>>> {
         self.machines.recall(&janua.db, &id, || Machine::find(&janua.db, id)).await
     }
@@ -210,7 +207,7 @@ pub async fn read_origins(janua: &Janua) -> db::Result<()> {
 
 fn verified(janua: &Janua, token: &str) -> Option<Arc<Claims>> {
     let live = janua.own::<Arc<Live>>();
-    let key = crypto::digest(token.as_bytes());
+    let key = Fingerprint::of(token);
     match live.tokens.get(&key) {
         Some(claims) => tokens::is_current(&claims, janua.clock.now()).then_some(claims),
         None => {

@@ -41,7 +41,7 @@ pub struct Memory<K, V> {
 type Readings<K, V> = HashMap<(K, u64), (usize, Shared<V>)>;
 type Shared<V> = Arc<OnceCell<Option<Arc<V>>>>;
 
-/// What is remembered, and the counts of its groups from then.
+/// A cached value, and the counts of its groups from then.
 struct Kept<V> {
     value: Arc<V>,
     counts: [u64; 2],
@@ -85,13 +85,22 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
         self.recall_here(key, read).await
     }
 
+    /// The cached value, for keys that may have come in another form than the one they are cached under.
+    pub fn known(&self, db: &Db, key: &K) -> Option<Arc<V>> {
+        db.hears_others().then(|| self.remembered(key)).flatten()
+    }
+
+    fn remembered(&self, key: &K) -> Option<Arc<V>> {
+        let known = self.known.get(key).filter(|known| known.counts == self.counts(key, &known.value));
+        known.map(|known| known.value)
+    }
+
     async fn recall_here<R>(&self, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
     where
         R: Future<Output = db::Result<Option<V>>>,
     {
-        let known = self.known.get(key).filter(|known| known.counts == self.counts(key, &known.value));
-        match known {
-            Some(known) => Ok(Some(known.value)),
+        match self.remembered(key) {
+            Some(known) => Ok(Some(known)),
             // Aside, so that whoever asks carries no more along than most of them need.
             None => Box::pin(self.read(key, read())).await,
         }
@@ -126,8 +135,9 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
         self.known.forget(key);
     }
 
-    /// Forgets everything that belongs to a group. What is being read may belong to it, too, so it is not remembered; that is
-    /// counted first, because whoever remembers something takes the count of its group before they look whether it still counts.
+    /// Forgets everything that belongs to a group. A value that is being read may belong to it, too, so it is not
+    /// cached. That is counted first, because a reader takes the count of the group before it checks whether its
+    /// value is still current.
     pub fn forget_group(&self, id: u128) {
         self.count_all();
         self.of_group(id).fetch_add(1, SeqCst);

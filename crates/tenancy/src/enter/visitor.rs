@@ -37,7 +37,7 @@ impl Visitor {
         self.app.as_ref().map(|keyed| keyed.app_id.to_string()).unwrap_or_default()
     }
 
-    /// Records something that happened to a person before anybody was signed in.
+    /// Records an event of a user before the visitor was signed in.
     pub async fn record_about(
         &self,
         tx: &mut Tx,

@@ -35,7 +35,7 @@ pub struct AuditEntry {
     pub ip: Option<String>,
     pub user_agent: Option<String>,
     pub at: Timestamp,
-    /// The request in which it happened, for whoever asks the operator about it.
+    /// The request in which it happened, for questions to the operator.
     pub request_id: Option<String>,
     pub details: serde_json::Map<String, serde_json::Value>,
 }
@@ -140,8 +140,8 @@ impl AuditEntry {
         Key { at: self.at, id: self.id.clone() }
     }
 
-    /// The events of a user. The IP address and device of somebody else are not part of it; their name is, where they acted
-    /// in an organization of the user.
+    /// The events of a user. The IP address and device of another actor are left out; the actor's name is shown, for
+    /// acts in an organization of the user.
     pub async fn of_person(
         db: &Db,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! What happens to what this crate keeps, as audit logs and webhooks tell it.
+//! Events of this crate's rows, for audit logs and webhooks.
 use crate::ids::{AppKeyId, Role, SessionId};
 
 crate::events! {

@@ -1,8 +1,8 @@
-//! What happened, laid out for the apps that listen. It is there exactly when what it tells of is: both are written by
-//! one transaction.
+//! Events stored for the apps with webhooks. An event is there exactly when its change is: both are written by one
+//! transaction.
 //!
-//! What happens to a person goes to the app it happened in, and otherwise to the apps the person has signed in to. What
-//! happens to an app goes to that app, and what happens in an organization to the apps it owns.
+//! An event of a user goes to the app it happened in, and otherwise to the apps the user has signed in to. An event
+//! of an app goes to that app, and an event of an organization to the apps it owns.
 use db::{Db, InJson, Reach, Sql, Tx, params, row};
 use kernel::{Janua, clock::Timestamp, telemetry};
 use serde::Serialize;
@@ -33,13 +33,13 @@ pub struct AppEvent {
 }
 row!(AppEvent { id, app_id, webhook, kind, at, reached });
 
-/// An app that is to know of it and has somebody who listens, and what it may know of whom it happened to.
+/// An app that an event concerns and that has a webhook, with the parts of the user that it may know.
 struct Listening {
     app_id: ApplicationId,
     email: Option<String>,
     name: Option<String>,
     email_verified: Option<bool>,
-    /// What they let this app know, where it is one they gave their consent to.
+    /// The scopes that the user granted to this app, where there is a consent.
     scopes: Option<Scopes>,
 }
 row!(Listening { app_id, email, name, email_verified, scopes });
@@ -87,7 +87,7 @@ impl Listening {
     }
 }
 
-/// What is kept of what happened.
+/// The stored form of an event.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Facts<'a> {
@@ -105,7 +105,7 @@ struct Facts<'a> {
     user: Option<User<'a>>,
 }
 
-/// The person; of one who is gone nothing but the id.
+/// The user; of a deleted one nothing but the id.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct User<'a> {
@@ -172,17 +172,17 @@ macro_rules! nameless {
     };
 }
 
-/// What is kept of a person who is gone is that they were somebody. This does most of it, some rows at a time.
+/// Removes a deleted user's data from stored events, so that only the id stays. This does most rows, some at a time.
 pub(crate) async fn forget_past(db: &Db, account: AccountId) -> db::Result<()> {
     db.sweep(nameless!(" LIMIT $2"), params![account]).await.map(drop)
 }
 
-/// What is left of it, and nothing comes after that.
+/// Does the remaining rows; none are added after that.
 pub(crate) async fn forget_person(tx: &mut Tx, account: AccountId) -> db::Result<()> {
     tx.exec(nameless!(""), params![account]).await.map(drop)
 }
 
-/// Something that did not happen, to try a listener with: it waits for nobody.
+/// Stores an example event, to test a webhook with. It does not wait for the fan-out.
 pub async fn rehearse(tx: &mut Tx, janua: &Janua, app_id: ApplicationId, facts: &Value) -> db::Result<AppEventId> {
     let (id, now) = (AppEventId::new(&janua.entropy, janua.clock.now()), janua.clock.now());
     tx.exec(
@@ -194,7 +194,7 @@ pub async fn rehearse(tx: &mut Tx, janua: &Janua, app_id: ApplicationId, facts: 
     Ok(id)
 }
 
-/// Whether there is something nobody was told of yet.
+/// Whether an event waits for the fan-out.
 pub async fn is_waiting(db: &Db) -> db::Result<bool> {
     let sql = "SELECT id FROM app_event WHERE waits_since IS NOT NULL ORDER BY waits_since, id LIMIT 1";
     Ok(db.opt::<(String,)>(sql, params![]).await?.is_some())
@@ -207,7 +207,7 @@ pub async fn count_waiting(db: &Db) -> db::Result<i64> {
     db.one::<(i64,)>(sql, params![]).await.map(|(count,)| count)
 }
 
-/// The oldest events that wait; nobody else gets them until the transaction is over.
+/// The oldest waiting events, locked until the transaction ends.
 pub async fn hold_waiting(tx: &mut Tx, most: u32) -> db::Result<Vec<AppEvent>> {
     const HOLD: Sql = Sql::two(
         "SELECT id, app_id, webhook, type AS kind, at, reached FROM app_event WHERE waits_since IS NOT NULL
@@ -218,17 +218,17 @@ pub async fn hold_waiting(tx: &mut Tx, most: u32) -> db::Result<Vec<AppEvent>> {
     tx.all(HOLD, params![most]).await
 }
 
-/// Notes how far an event got. Whoever was given it is not given it again.
+/// Notes how far an event got, so that no webhook gets it again.
 pub async fn reached(tx: &mut Tx, id: AppEventId, webhook: &str) -> db::Result<()> {
     tx.send("UPDATE app_event SET reached = $2 WHERE id = $1", params![id, webhook]).await
 }
 
-/// Everybody was given it.
+/// Marks an event as handed out to all webhooks.
 pub async fn handed_out(tx: &mut Tx, id: AppEventId) -> db::Result<()> {
     tx.send("UPDATE app_event SET waits_since = NULL WHERE id = $1", params![id]).await
 }
 
-/// What happened in an app since a moment, oldest first, after the one given.
+/// The events of an app since a moment, oldest first, after the one given.
 pub async fn since(
     db: &Db,
     app: ApplicationId,

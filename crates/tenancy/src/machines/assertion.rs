@@ -33,11 +33,16 @@ const MOST_BYTES: usize = 16 * 1024;
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: MOST_BYTES };
 
 /// Key sets that were fetched, by their URL.
-pub struct KeySets(Recent<String, Value>);
+pub struct KeySets {
+    found: Recent<String, Value>,
+    /// URLs that had none: anybody may send an assertion, and each must not become a request to another server.
+    missing: Recent<String, ()>,
+}
 
 impl Default for KeySets {
     fn default() -> Self {
-        Self(Recent::new(1_000, Duration::from_mins(5)))
+        let (found, missing) = (Duration::from_mins(5), Duration::from_secs(30));
+        Self { found: Recent::new(1_000, found), missing: Recent::new(1_000, missing) }
     }
 }
 
@@ -177,7 +182,7 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// Whom it is of, if its claims hold now.
+    /// The machine that signed it, if its claims are valid now.
     fn machine(&self, janua: &Janua, now: Timestamp) -> Option<MachineId> {
         let (claims, seconds, base) = (&self.claims, now.0.div_euclid(1000), janua.config.base_url());
         let is_for_us = claims.aud.has(&base) || claims.aud.has(&format!("{base}/oauth/token"));
@@ -196,10 +201,23 @@ async fn key_set(janua: &Janua, machine: &Machine) -> Result<Option<Value>> {
         return Ok(machine.jwks.clone());
     }
     let Some(uri) = &machine.jwks_uri else { return Ok(None) };
-    if let Some(known) = janua.own::<KeySets>().0.get(uri) {
+    let sets = janua.own::<KeySets>();
+    if let Some(known) = sets.found.get(uri) {
         return Ok(Some(known));
     }
-    let Ok(url) = outgoing::endpoint(uri) else { return Ok(None) };
+    if sets.missing.get(uri).is_some() {
+        return Ok(None);
+    }
+    let set = fetch(janua, uri).await;
+    match &set {
+        Some(set) => sets.found.insert(uri.clone(), set.clone()),
+        None => sets.missing.insert(uri.clone(), ()),
+    }
+    Ok(set)
+}
+
+async fn fetch(janua: &Janua, uri: &str) -> Option<Value> {
+    let url = outgoing::endpoint(uri).ok()?;
     let headers: HeaderMap = [
         (header::ACCEPT, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static("Janua")),
@@ -211,13 +229,9 @@ async fn key_set(janua: &Janua, machine: &Machine) -> Result<Option<Value>> {
         Ok(reply) => reply,
         Err(error) => {
             tracing::debug!(%error, "the keys of a machine cannot be fetched");
-            return Ok(None);
+            return None;
         }
     };
     let set: Option<Value> = serde_json::from_slice(&reply.body).ok().filter(|_| reply.status.is_success());
-    let set = set.filter(|set| !reply.is_cut && keys(set).is_some());
-    if let Some(set) = &set {
-        janua.own::<KeySets>().0.insert(uri.clone(), set.clone());
-    }
-    Ok(set)
+    set.filter(|set| !reply.is_cut && keys(set).is_some())
 }

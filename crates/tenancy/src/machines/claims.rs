@@ -1,4 +1,4 @@
-//! What a machine's token says.
+//! The claims of a machine's token.
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
@@ -30,7 +30,7 @@ pub struct MachineClaims {
     /// The session of the user, in a delegated token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sid: Option<SessionId>,
-    /// Who acts (RFC 8693, 4.1), in a delegated token.
+    /// The machine that acts (RFC 8693, 4.1), in a delegated token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<Act>,
 }

@@ -41,7 +41,8 @@ impl Principal {
         }
     }
 
-    /// What a token stands for: a user, or a user for whom a machine acts already. Nothing for a machine on its own.
+    /// Finds the principal of a token: a user, or a user for whom a machine acts already. None for a machine on its
+    /// own.
     pub async fn of_token(janua: &Janua, token: &str) -> db::Result<Option<Self>> {
         if let Some((claims, living)) = enter::recognise(janua, token).await? {
             return Ok(Some(Self {
@@ -108,7 +109,7 @@ pub async fn delegate(
     }
 }
 
-/// What the machine and the token before can both do.
+/// The scopes that both the machine and the previous token have.
 fn narrowed(janua: &Janua, machine: &Machine, principal: &Principal, wanted: &Wanted) -> Result<Granted> {
     let mut scopes = targets::scopes(machine, wanted.scopes.as_deref())?;
     if let Some(theirs) = &principal.scopes {

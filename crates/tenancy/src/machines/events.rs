@@ -1,4 +1,4 @@
-//! What happens to machines, as audit logs and webhooks tell it.
+//! Events of machines, for audit logs and webhooks.
 use serde_json::Value;
 
 use super::Kind;
@@ -65,9 +65,11 @@ crate::events! {
     McpDeleted = "MCP_DELETED";
     /// A machine got a token to act for a user.
     DelegationGranted = "DELEGATION_GRANTED";
+    /// A user took the permission to act for them back from a machine.
+    DelegationRevoked = "DELEGATION_REVOKED";
 }
 
-/// What can happen to a machine of any kind.
+/// An event of a machine of any kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineAct {
     Registered,
@@ -135,6 +137,10 @@ impl MachineEvent {
 
     pub fn delegated(details: Value) -> Self {
         Self { kind: DelegationGranted::KIND, details }
+    }
+
+    pub fn delegation_revoked(details: Value) -> Self {
+        Self { kind: DelegationRevoked::KIND, details }
     }
 }
 

@@ -26,7 +26,7 @@ pub enum Per {
     Month,
 }
 
-/// What happens when a limit is used up.
+/// The effect of a limit that is used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Then {

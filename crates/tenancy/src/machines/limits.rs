@@ -45,10 +45,12 @@ struct Counter {
 }
 row!(Counter { meter, per, since, used, told });
 
-/// The counters of the present windows, by meter and window.
+/// The counters of the present windows, by meter and window. A limit that has none yet begins with what was spent in its
+/// window before it was set.
 async fn counters(
     mut from: impl Read,
     id: MachineId,
+    limits: &[MachineLimit],
     now: Timestamp,
 ) -> db::Result<HashMap<(String, String), Counter>> {
     let sql = "SELECT meter, per, since, used, told FROM machine_meter WHERE machine_id = $1 AND since >= $2";
@@ -58,7 +60,40 @@ async fn counters(
             .iter()
             .any(|per| per.name() == counter.per && per.window(now).0 == counter.since)
     };
-    Ok(found.into_iter().filter(is_present).map(|one| ((one.meter.clone(), one.per.clone()), one)).collect())
+    let present = found.into_iter().filter(is_present);
+    let mut counters: HashMap<_, _> = present.map(|one| ((one.meter.clone(), one.per.clone()), one)).collect();
+    for MachineLimit { meter, per, .. } in limits.iter().filter(|limit| is_spent(&limit.meter)) {
+        let (key, since) = ((meter.clone(), per.name().to_owned()), per.window(now).0);
+        if counters.contains_key(&key) {
+            continue;
+        }
+        let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM machine_spending
+                   WHERE machine_id = $1 AND meter = $2 AND at >= $3";
+        let (used,): (i64,) = from.one(sql, params![id, meter, since]).await?;
+        let counter = Counter { meter: key.0.clone(), per: key.1.clone(), since, used, told: 0 };
+        counters.insert(key, counter);
+    }
+    Ok(counters)
+}
+
+/// Whether a meter is counted from the spendings that are written down.
+fn is_spent(meter: &str) -> bool {
+    meter != TOKENS && meter != REQUESTS
+}
+
+/// Notes that the limits of a machine, which the caller holds, are others now: a changed limit is mailed about anew, and a new
+/// one counts what was spent in its window.
+pub async fn changed(tx: &mut Tx, before: &[MachineLimit], machine: &Machine) -> db::Result<()> {
+    for limit in machine.limits.iter().filter(|limit| !before.contains(limit)) {
+        let is_new = !before.iter().any(|old| old.meter == limit.meter && old.per == limit.per);
+        let sql = if is_new && is_spent(&limit.meter) {
+            "DELETE FROM machine_meter WHERE machine_id = $1 AND meter = $2 AND per = $3"
+        } else {
+            "UPDATE machine_meter SET told = 0 WHERE machine_id = $1 AND meter = $2 AND per = $3"
+        };
+        tx.send(sql, params![machine.id, &limit.meter, limit.per.name()]).await?;
+    }
+    Ok(())
 }
 
 /// The limits of a machine with what is used of them.
@@ -66,7 +101,7 @@ pub async fn view(from: impl Read, machine: &Machine, now: Timestamp) -> db::Res
     if machine.limits.is_empty() {
         return Ok(vec![]);
     }
-    let counters = counters(from, machine.id, now).await?;
+    let counters = counters(from, machine.id, &machine.limits, now).await?;
     let view = |limit: &MachineLimit| {
         let used = counters.get(&(limit.meter.clone(), limit.per.name().to_owned())).map_or(0, |one| one.used);
         LimitView { limit: limit.clone(), used, resets_at: limit.per.window(now).1 }
@@ -80,7 +115,7 @@ pub(super) async fn is_used_up(tx: &mut Tx, machine: &Machine, now: Timestamp) -
     Ok(limits.into_iter().find(|one| one.limit.then == Then::Suspend && one.used >= one.limit.max))
 }
 
-/// What came of an attempt to use something.
+/// The outcome of an attempt to use something.
 #[derive(Debug)]
 pub enum Outcome {
     /// It was counted. Of the tightest limit so much is left; nothing where no limit is on the meter.
@@ -121,7 +156,7 @@ pub async fn count(
     if limits.is_empty() {
         return Ok(Outcome::Counted(None));
     }
-    let counters = counters(&mut *tx, machine.id, now).await?;
+    let counters = counters(&mut *tx, machine.id, &limits, now).await?;
     let so_far = |limit: &MachineLimit| {
         let found = counters.get(&(limit.meter.clone(), limit.per.name().to_owned()));
         found.map_or((0, 0), |one| (one.used, one.told))
@@ -233,7 +268,7 @@ pub async fn note_spending(tx: &mut Tx, janua: &Janua, id: MachineId, new: &NewS
     tx.send(sql, params![spending, id, new.app, new.meter, new.amount, new.action, new.repeat_key, now]).await
 }
 
-/// What the tightest limit on a meter leaves.
+/// The remaining amount of the tightest limit on a meter.
 pub async fn left(tx: &mut Tx, machine: &Machine, meter: &str, now: Timestamp) -> db::Result<Option<Left>> {
     let limits = view(tx, machine, now).await?;
     let left = limits.into_iter().filter(|one| one.limit.meter == meter).map(|one| Left {

@@ -42,7 +42,7 @@ pub const AGENT_LIMIT: Code =
 pub const SUSPENDED_BY_ADMIN: Code = Code::new(
     403,
     "suspended_by_admin",
-    "An admin suspended this. Only somebody of at least the same rank can reactivate it.",
+    "An admin suspended this. Only a user of at least the same rank can reactivate it.",
 );
 pub const INVALID_SCOPE: Code = Code::new(400, "invalid_scope", "The scope exceeds what was granted.");
 pub const INVALID_TARGET: Code = Code::new(400, "invalid_target", "The resource is unknown.");

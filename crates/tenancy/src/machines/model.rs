@@ -10,7 +10,7 @@ use crate::{
     ids::{AccountId, MachineId, OrgId},
 };
 
-/// What a machine is.
+/// The kind of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -22,7 +22,7 @@ pub enum Kind {
     Mcp,
 }
 
-/// What a machine may do at the moment. One whose time is over is expired besides.
+/// The status of a machine. One past its expiry is expired besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -48,7 +48,7 @@ pub enum SuspendedBy {
     OwnerGone,
 }
 
-/// How much somebody may decide about a machine.
+/// The rank of a user towards a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// Its owner, who is a member of its organization.
@@ -181,7 +181,7 @@ impl Machine {
         from.opt("SELECT * FROM machine WHERE id = $1", params![id]).await
     }
 
-    /// Lets nobody else change it until the transaction is over.
+    /// Locks the row until the transaction ends, and reads the machine.
     pub async fn hold(tx: &mut Tx, id: MachineId) -> db::Result<Option<Self>> {
         tx.opt(holding!("SELECT * FROM machine WHERE id = $1"), params![id]).await
     }

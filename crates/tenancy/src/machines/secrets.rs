@@ -10,7 +10,7 @@ use kernel::{
 use super::Machine;
 use crate::ids::MachineId;
 
-/// What a secret is for.
+/// The purpose of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The client secret of a framework agent.

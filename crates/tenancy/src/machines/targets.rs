@@ -5,7 +5,7 @@ use url::Url;
 use super::{INVALID_SCOPE, INVALID_TARGET, Machine};
 use crate::{apps::redirects, sessions::audience::Audience};
 
-/// What a caller asks of a token.
+/// The scopes and audiences that a caller requests for a token.
 #[derive(Debug, Default)]
 pub struct Wanted {
     /// Default: all scopes of the machine.
@@ -14,7 +14,7 @@ pub struct Wanted {
     pub resource: Option<String>,
 }
 
-/// What a token will say.
+/// The scopes and audiences of a new token.
 #[derive(Debug, Clone)]
 pub struct Granted {
     pub scopes: Vec<String>,

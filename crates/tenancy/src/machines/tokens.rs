@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use db::Tx;
-use kernel::{Janua, clock::Timestamp, crypto, fault::Result};
+use kernel::{Janua, clock::Timestamp, crypto::Fingerprint, fault::Result};
 use serde::Serialize;
 use serde_json::json;
 
@@ -169,7 +169,7 @@ fn is_current(claims: &MachineClaims, now: Timestamp) -> bool {
 
 fn verified(janua: &Janua, token: &str) -> Option<Arc<MachineClaims>> {
     let live = janua.own::<Arc<Live>>();
-    let key = crypto::digest(token.as_bytes());
+    let key = Fingerprint::of(token);
     let claims = match live.machine_tokens.get(&key) {
         Some(claims) => claims,
         // Known as a user's, which saves a look at its signature.

@@ -1,4 +1,4 @@
-//! How much goes out in an hour: messages and mails that cost somebody money or patience.
+//! Limits by the hour for text messages and mails, which cost the operator money and recipients patience.
 use std::time::Duration;
 
 use db::{Tx, params};

@@ -18,7 +18,7 @@ pub trait Mail: Send + Sync {
     fn letter(&self) -> Letter;
 }
 
-/// What a feature declares of each of its mails: one of the kind, with made-up words in it, to look at and to test.
+/// A sample of one of a feature's mails, with made-up words, for previews and tests.
 #[derive(Clone, Copy)]
 pub struct Sample(pub fn() -> Box<dyn Mail>);
 

@@ -1,8 +1,8 @@
 //! Mail to people: stored in the transaction that causes it, sent later, in order for each recipient.
 //!
-//! A mail holds links that sign people in, so it lies sealed in the database and is gone once it is sent. Whatever the mail
-//! server says meanwhile, it is tried until it is sent, refused for good, or of no more use. In the last two cases it stays
-//! beside its dead job for a while, which `janua jobs retry` sends after all.
+//! A mail holds links that sign people in, so it lies sealed in the database and is gone once it is sent. It is
+//! retried until it is sent, refused for good, or of no more use. In the last two cases it stays beside its dead job
+//! for a while, which `janua jobs retry` sends after all.
 use std::time::Duration;
 
 use db::{Db, Reach, Tx, params, row};
@@ -46,8 +46,8 @@ struct Stored {
 /// person asks for where they sign in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Budget {
-    /// Anybody can ask for it: sign-up, recovery, an invite. `from` is the network or the organization that asks, which gets
-    /// a share of what there is.
+    /// A mail that strangers can request: sign-up, recovery, an invite. `from` is the network or the organization
+    /// that requests it, which gets a share of the budget.
     Anybody { from: String },
     /// Recovery that was asked for from a network where the person has signed in.
     Known { from: String },
@@ -74,7 +74,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
 impl Most {
-    /// What one network or one organization may use up of it: three quarters.
+    /// The share of one network or one organization: three quarters.
     fn share(self) -> Self {
         let share = |most: u32| most.saturating_mul(3).div_ceil(4);
         Self { hour: share(self.hour), day: share(self.day) }
@@ -185,7 +185,7 @@ pub async fn send_for(
 #[derive(Debug)]
 pub struct Outcome {
     pub sent: bool,
-    /// What the mail server said, in words.
+    /// The mail server's answer, in words.
     pub answer: String,
 }
 
@@ -227,7 +227,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_mins(30);
 /// While the server is away, mails that wait for long are spread over as long, so that they do not all come at once.
 const LONGEST_SPREAD: Duration = Duration::from_mins(10);
-/// How long what was given up is kept for whoever looks after the installation.
+/// How long failed mails are kept for the operator.
 const DEAD_KEPT: Duration = Duration::from_hours(30 * 24);
 
 /// Sends one mail, once the older ones to the same recipient are sent: a retry never lets a newer mail overtake an older
@@ -254,7 +254,7 @@ struct Waiting {
 row!(Waiting { id, sealed, created_at, attempts, expires_at, last_error, died_at, request_id, name });
 
 impl Waiting {
-    /// A mail that was given up and is tried again on somebody's word has all its time once more.
+    /// A failed mail that an operator retries has all its time once more.
     fn is_late(&self, now: Timestamp) -> bool {
         self.died_at.is_none() && self.expires_at.unwrap_or_else(|| self.created_at.plus(LONGEST)) <= now
     }
@@ -267,7 +267,7 @@ impl Waiting {
         Err(Later::give_up(cause))
     }
 
-    /// It is sent, and nothing of it is kept. Whoever follows the request that caused it learns when.
+    /// Deletes a sent mail. The trace of its request keeps the time.
     async fn forget(&self, janua: &Janua) -> db::Result<()> {
         const SENT: &str = "DELETE FROM mail WHERE id = $1";
         let Some(request) = &self.request_id else {
@@ -370,7 +370,7 @@ pub async fn of_request(db: &Db, request: &str) -> db::Result<Vec<TraceStep>> {
     Ok(mails.into_iter().map(step).collect())
 }
 
-/// Forgets mails that were given up long ago, together with their dead jobs.
+/// Deletes mails that failed long ago, together with their dead jobs.
 #[derive(Default, Serialize, Deserialize)]
 pub struct ForgetDead {}
 
@@ -387,11 +387,11 @@ impl Job for ForgetDead {
 
 /// A mail is in one hand for longer than a conversation with a server can take.
 const HELD: Duration = Duration::from_mins(2);
-/// Who comes while an older mail is in hand waits a moment, before going away to come back later.
+/// How long a mail waits for an older one of the same recipient before its job is postponed.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Frees what a dead process had in hand. Only for whoever knows that no other process is at work.
+/// Releases the mails of a dead process. Only for callers that know that no other process is at work.
 pub async fn release_all(db: &Db) -> db::Result<()> {
     db.exec("UPDATE mail SET held_until = NULL WHERE held_until IS NOT NULL", params![]).await?;
     Ok(())

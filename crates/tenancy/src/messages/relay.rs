@@ -58,7 +58,7 @@ impl Relay {
         self.look(now).err().map(|wait| wait.length)
     }
 
-    /// A place to send one mail from; whoever has it says how it [`Self::ended`].
+    /// A permit to send one mail; its holder reports how it [`Self::ended`].
     pub async fn enter(&self, now: Timestamp) -> Result<SemaphorePermit<'_>, Wait> {
         self.look(now)?;
         let busy = || Wait { cause: "other mails are on their way".into(), length: FIRST_WAIT };

@@ -24,7 +24,7 @@ pub struct Sender {
     pub logo: Option<String>,
 }
 
-/// What the installation is called.
+/// The name of the installation.
 pub fn installation_name(janua: &Janua) -> String {
     Site::of(janua).name
 }
@@ -47,8 +47,8 @@ impl Sender {
         ))
     }
 
-    /// An app whose name is more than invisible or special characters. The developer chose the name, and the reader may
-    /// be anybody: it stays short and cannot become a link.
+    /// An app whose name is more than invisible or special characters. The developer chose the name, and any email
+    /// may be the recipient: it stays short and cannot become a link.
     pub fn app(name: &str, color: Option<&str>) -> Self {
         let color = color.and_then(Color::parse).unwrap_or_else(own_color);
         Self { name: plain_name(name), is_app: true, color, logo: None }

@@ -1,5 +1,5 @@
-//! Codes by text message: stored in the transaction that causes them, sent at once, and budgeted, because every message
-//! costs the operator money and somebody may be paid for it (SMS pumping).
+//! Codes by text message: stored in the transaction that causes them, sent at once, and budgeted, because every
+//! message costs the operator money and an attacker may be paid for it (SMS pumping).
 use std::time::Duration;
 
 use data_encoding::BASE64;
@@ -31,7 +31,7 @@ pub struct Phone {
 }
 
 impl Phone {
-    /// Only what begins with a plus and could be somebody's number.
+    /// Parses a number that begins with a plus and is valid in its country.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let parsed = text.starts_with('+').then(|| phonenumber::parse(None, text).ok()).flatten()?;
@@ -63,7 +63,7 @@ pub async fn send_code(
     let code = once::add_code(tx, janua, &token, account, purpose.life).await?;
     let host = janua.config.base_url().split("://").nth(1).unwrap_or_default().to_owned();
     // The last line lets a phone fill the code in, on our pages only (origin-bound one-time codes).
-    let text = format!("{0} is your code for {host}. Tell it nobody.\n\n@{host} #{0}", code.expose());
+    let text = format!("{0} is your code for {host}. Do not share it.\n\n@{host} #{0}", code.expose());
     let message = Message { to: phone.number.clone(), text };
     let plain = serde_json::to_vec(&message).unwrap_or_default();
     let job = SendSms { sealed: BASE64.encode(&janua.vault.seal(PURPOSE, PLACE, &plain)) };
@@ -91,7 +91,7 @@ pub struct SendSms {
 
 impl Job for SendSms {
     const KIND: &'static str = "sms.send";
-    /// Past that the code has run out anyway.
+    /// After that many tries the code has expired anyway.
     const TRIES: u32 = 5;
 
     async fn run(self, janua: Janua) -> Result<(), Later> {

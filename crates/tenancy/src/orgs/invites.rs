@@ -1,4 +1,4 @@
-//! Invites to an organization: for one address, good once, for seven days.
+//! Invites to an organization: for one email, once, for seven days.
 use std::time::Duration;
 
 use db::{Db, Read, Tx, params, row};
@@ -45,7 +45,7 @@ fn budget_of(org: &Org) -> Budget {
 }
 
 impl Invite {
-    /// Asks somebody in. Whatever was asked of this address before no longer counts.
+    /// Invites an email. An earlier invite of the same email is replaced.
     pub async fn send(
         tx: &mut Tx,
         janua: &Janua,
@@ -63,7 +63,7 @@ impl Invite {
         Ok(invite)
     }
 
-    /// The organization's provider announced somebody, whom the organization asks in, in the name of its first owner; `false`
+    /// Invites a person whom the organization's identity provider announced, in the name of its first owner; `false`
     /// when the email had as many mails as it may get for now.
     pub async fn announce(tx: &mut Tx, janua: &Janua, org: &Org, email: &Email) -> db::Result<bool> {
         if !mail::may_send(tx, janua, email, &budget_of(org)).await? {
@@ -115,7 +115,7 @@ impl Invite {
         Ok((invite, token))
     }
 
-    /// The one of an address, also one that ran out.
+    /// Finds the invite of an email, also an expired one.
     pub async fn find(tx: &mut Tx, org: OrgId, email: &Email) -> db::Result<Option<Self>> {
         let sql = "SELECT * FROM org_invite WHERE org_id = $1 AND email_key = $2";
         tx.opt(sql, params![org, email.key()]).await
@@ -148,8 +148,8 @@ impl Invite {
         Ok(tx.exec(sql, params![org, email.key()]).await? == 1)
     }
 
-    /// What somebody promised beyond what they may still give counts no more. What the provider announces is nobody's
-    /// promise.
+    /// Deletes the invites of an inviter with a role that the inviter may no longer give. Invites of persons that the
+    /// identity provider announced stay.
     pub async fn withdraw(tx: &mut Tx, org: OrgId, inviter: AccountId, may_give: Option<Role>) -> db::Result<()> {
         let (admins, owners) = (may_give >= Some(Role::Admin), may_give >= Some(Role::Owner));
         tx.exec(
@@ -163,8 +163,8 @@ impl Invite {
         Ok(())
     }
 
-    /// Uses an invite up and takes the person in. `None` when it was used, replaced, cancelled, has run out, or is for
-    /// another address than the one the person has proven.
+    /// Accepts an invite: it is used up, and the user becomes a member. `None` when it was used, replaced or
+    /// canceled, has expired, or is for another email than the one the user has proven.
     pub async fn accept(
         tx: &mut Tx,
         janua: &Janua,

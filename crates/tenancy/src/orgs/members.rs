@@ -1,4 +1,4 @@
-//! Who is in an organization: what is kept of it, and what begins and ends with it.
+//! Members of an organization: the stored rows, and the changes that come with joining and leaving.
 use db::{Db, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Result, http::Key};
 use schemars::JsonSchema;
@@ -88,9 +88,9 @@ impl OrgMember {
         Ok(added == 1)
     }
 
-    /// Takes somebody in by the domain of their verified email, if an organization has proven it and wants that. Who was a
-    /// member before, or is switched off in its directory, is not taken in; nor is anybody beyond its quota. Answers the
-    /// organization they joined.
+    /// Adds a user as a member by the domain of their verified email, if an organization has proven the domain and
+    /// has this switched on. A former member, a user who is switched off in its directory, and a user beyond its
+    /// quota is not added. Answers the organization that the user joined.
     pub async fn join_by_domain(tx: &mut Tx, janua: &Janua, account: &Account) -> Result<Option<OrgId>> {
         let Some(key) = account.email_key.as_deref().filter(|_| account.email_verified) else { return Ok(None) };
         let host = key.rsplit_once('@').and_then(|(_, host)| url::Host::parse(host).ok());
@@ -126,7 +126,7 @@ impl OrgMember {
         orgs::changed(tx, org).await
     }
 
-    /// Like [`set_role`](Self::set_role), and tells nobody.
+    /// Like [`set_role`](Self::set_role), without a notice.
     pub(crate) async fn write_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
         let sql = "UPDATE org_member SET role = $3 WHERE org_id = $1 AND account_id = $2";
         match tx.exec(sql, params![org, account, role]).await? {
@@ -159,8 +159,9 @@ impl OrgMember {
         orgs::changed(tx, org).await
     }
 
-    /// The provider switched somebody off: the membership and what they could act with here end, in this transaction.
-    /// Answers the sessions and keys that ended. An account that has its home here has no session left anywhere.
+    /// Ends a membership that the identity provider switched off, with the sessions and keys of it, in this
+    /// transaction. Answers the sessions and keys that ended. An account that has its home here has no session left
+    /// anywhere.
     pub async fn switch_off(
         tx: &mut Tx,
         janua: &Janua,
@@ -195,14 +196,14 @@ impl OrgMember {
     }
 }
 
-/// What ended with a membership.
+/// Sessions and keys that ended with a membership.
 #[derive(Debug)]
 pub struct Ended {
     pub sessions: Vec<SessionId>,
     pub keys: Vec<(ApplicationId, AppKeyId)>,
 }
 
-/// An organization that somebody is the only owner of.
+/// An organization with one owner only.
 pub struct Alone {
     pub id: OrgId,
     pub name: String,
@@ -210,7 +211,7 @@ pub struct Alone {
 }
 row!(Alone { id, name, others });
 
-/// What becomes of the organizations of somebody who leaves for good: those they own alone, and who else is in them.
+/// The organizations that a user owns alone, with the number of other members, for the deletion of the account.
 pub async fn owned_alone(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Alone>> {
     // All of them, in one order: two owners who leave at the same moment are one after the other.
     let held = holding!(

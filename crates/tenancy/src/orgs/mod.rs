@@ -59,7 +59,7 @@ impl Org {
         }
     }
 
-    /// `false` when the slug is somebody else's.
+    /// Inserts the organization; `false` when another one has the slug.
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
         let made = tx
             .exec(
@@ -75,13 +75,13 @@ impl Org {
         from.opt("SELECT * FROM org WHERE id = $1", params![id]).await
     }
 
-    /// Lets nobody else change it or its members until the transaction is over; `false` when it is gone.
+    /// Locks the row, and with it the members, until the transaction ends; `false` when the organization is gone.
     pub async fn hold(tx: &mut Tx, id: OrgId) -> db::Result<bool> {
         let held: Option<(String,)> = tx.opt(holding!("SELECT id FROM org WHERE id = $1"), params![id]).await?;
         Ok(held.is_some())
     }
 
-    /// Writes name, slug, look and whether people join by themselves; `false` when the slug is somebody else's.
+    /// Writes name, slug, branding and automatic joining; `false` when another organization has the slug.
     pub async fn save(&self, tx: &mut Tx) -> db::Result<bool> {
         let sql = "SELECT id FROM org WHERE slug = $1 AND id <> $2";
         if tx.opt::<(String,)>(sql, params![&self.slug, self.id]).await?.is_some() {
@@ -202,7 +202,7 @@ pub async fn empty(janua: &Janua, id: OrgId) -> db::Result<()> {
 /// How many members go in one transaction.
 const BATCH: u32 = 1000;
 
-/// Takes out all members but the owners. Those who are gone are counted no more, should the deletion be cut off.
+/// Removes all members but the owners, with their counter, so that the count is right if the deletion is cut off.
 async fn remove_members(db: &Db, id: OrgId) -> db::Result<()> {
     loop {
         let removed = db::transact!(db, async |tx| {

@@ -1,10 +1,10 @@
-//! Everybody an organization's directory knows: its members, and those whom its provider announced and who have not
-//! come yet. What is kept of them, and every statement on it.
+//! The directory of an organization: its members, and announced persons who have not signed in yet. The stored rows,
+//! and every statement on them.
 //!
-//! An announced person is a row without an account. It gets one when somebody accepts the invitation that went to its
-//! address, having proven that address: no account is ever taken over because an organization wrote its address down.
-//! An account that begins by accepting such an invitation has its home in the organization (`is_home`), which can
-//! close it; one that was there before cannot be closed by anybody, it only stops being a member.
+//! An announced person is a row without an account. It gets one when a user with that proven email accepts the
+//! invitation: no account is ever taken over because an organization wrote down its email. An account that begins by
+//! accepting such an invitation has its home in the organization (`is_home`), which can close it; an account from
+//! before cannot be closed by an organization, it only stops being a member.
 //!
 //! Places are numbered without gaps, so that a page of a list is a range of places: it costs the same at any depth.
 use db::{Db, Read, Tx, params, row};
@@ -23,9 +23,9 @@ pub struct Person {
     pub id: PersonId,
     pub place: i64,
     pub account_id: Option<AccountId>,
-    /// What they are in the organization; none for who has not come yet, or is switched off.
+    /// The role in the organization; none for a person without an account, or one who is switched off.
     pub role: Option<Role>,
-    /// `scim`, or `member` for who came without being announced.
+    /// `scim`, or `member` for a member who was not announced.
     pub source: String,
     pub active: bool,
     pub is_home: bool,
@@ -62,7 +62,7 @@ row!(Person {
     role
 });
 
-/// Who was announced by the organization's provider.
+/// The source of persons that the organization's identity provider announced.
 pub const ANNOUNCED: &str = "scim";
 const CAME_BY_THEMSELVES: &str = "member";
 
@@ -80,14 +80,15 @@ impl Person {
         tx.opt(sql, params![org, key]).await
     }
 
-    /// The next place, which is the last one. Nobody else gets one in this organization until the transaction is over.
+    /// The next place, which is the last one. No other transaction gets a place in this organization until this one
+    /// ends.
     pub async fn next_place(tx: &mut Tx, org: OrgId) -> db::Result<i64> {
         let sql = "UPDATE org SET people = people + 1 WHERE id = $1 RETURNING people";
         let places: Vec<(i64,)> = tx.put(sql, params![org]).await?;
         places.first().map(|(place,)| *place).ok_or(db::Error::Missing)
     }
 
-    /// `false` when somebody in the organization has the name.
+    /// Inserts a person; `false` when another person in the organization has the name.
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
         let made = tx
             .exec(
@@ -218,7 +219,7 @@ struct NewMember {
 }
 row!(NewMember { email, email_key, email_verified, name });
 
-/// Somebody became a member: the row that was waiting for them is theirs, or there is a new one.
+/// Connects a new member with the announced person's row, or inserts a new row.
 pub(crate) async fn joined(
     tx: &mut Tx,
     org: OrgId,
@@ -288,7 +289,7 @@ pub(crate) async fn note_role(tx: &mut Tx, org: OrgId, account: AccountId, role:
     tx.send("UPDATE person SET role = $3 WHERE org_id = $1 AND account_id = $2", params![org, account, role]).await
 }
 
-/// The highest role of the groups somebody is in; none when no group of theirs stands for one.
+/// The highest role of a person's groups; none when no group is mapped to a role.
 pub async fn role_by_groups(tx: &mut Tx, org: OrgId, person: PersonId) -> db::Result<Option<Role>> {
     let sql = "SELECT DISTINCT room.role FROM person_group_member AS seat
                JOIN person_group AS room ON room.org_id = seat.org_id AND room.id = seat.group_id
@@ -297,10 +298,10 @@ pub async fn role_by_groups(tx: &mut Tx, org: OrgId, person: PersonId) -> db::Re
     Ok(found.into_iter().map(|(role,)| role).max())
 }
 
-/// Somebody in a group: what they are in the organization, and whether their groups make them an admin.
+/// A person in a group: the role in the organization, and whether a group makes them an admin.
 pub struct Standing {
     pub person_id: PersonId,
-    /// None for somebody who has not come yet, like the role.
+    /// None for a person without an account, like the role.
     pub account_id: Option<AccountId>,
     pub role: Option<Role>,
     pub is_admin_by_groups: bool,
@@ -342,13 +343,14 @@ impl Standing {
     }
 }
 
-/// The ids of everybody an organization knows, after the given one, at most so many.
+/// The ids of persons in the directory, after the given one, at most so many.
 pub async fn ids_after(db: &Db, org: OrgId, after: &str, most: i64) -> db::Result<Vec<(PersonId,)>> {
     let sql = "SELECT id FROM person WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3";
     db.all(sql, params![org, after, most]).await
 }
 
-/// Somebody is no longer a member. Whoever came by themselves is forgotten; who was announced stays, switched off.
+/// Updates the directory after a member left. A person who was not announced is deleted; an announced one stays,
+/// switched off.
 pub(crate) async fn left(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
     Org::hold(tx, org).await?;
     let sql = "DELETE FROM person WHERE org_id = $1 AND account_id = $2 AND source = 'member' RETURNING place";

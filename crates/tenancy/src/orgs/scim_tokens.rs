@@ -14,7 +14,7 @@ use serde::Serialize;
 pub use crate::ids::ScimTokenId;
 use crate::ids::{AccountId, OrgId};
 
-/// What tells such a token from every other kind.
+/// The beginning of SCIM tokens, by which they differ from all other tokens.
 pub const START: &str = "scim_";
 /// How much of a token's chance is shown.
 const SHOWN: usize = 4;
@@ -32,7 +32,7 @@ pub struct StoredScimToken {
     pub prefix: String,
     pub created_by: Option<AccountId>,
     pub created_at: Timestamp,
-    /// None for one that does not run out.
+    /// None for a token that does not expire.
     pub expires_at: Option<Timestamp>,
     /// To the minute.
     pub last_used_at: Option<Timestamp>,

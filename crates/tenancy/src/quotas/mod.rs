@@ -43,6 +43,11 @@ impl Meter {
     }
 }
 
+/// A limit of plans that nothing is counted for, such as the size of one file. Features declare those that they
+/// check, so that a plans file may have them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanLimit(pub Meter);
+
 pub const MEMBERS: Meter = Meter::platform("members", "members", Period::Gauge);
 pub const APPS: Meter = Meter::platform("apps", "apps", Period::Gauge);
 pub const KEYS: Meter = Meter::platform("keys", "keys", Period::Gauge);

@@ -1,4 +1,4 @@
-//! What a sign-in answers: the user, the tokens, or the second factor that is still to come.
+//! Answers of a sign-in: the user, the tokens, or the ticket for a second factor.
 use std::time::Duration;
 
 use axum::{
@@ -72,7 +72,7 @@ impl UserView {
         }
     }
 
-    /// What somebody's session shows of them: to an app or a client, what it may know.
+    /// The user as a session shows them: an app or a client gets the parts that it may know.
     pub fn seen_in(session: &StoredSession, account: &Account, factors: &Factors) -> Self {
         let view = Self::of(account, factors);
         match &session.scopes {
@@ -82,7 +82,7 @@ impl UserView {
         }
     }
 
-    /// What a client may know of it: how somebody signs in is not its concern.
+    /// The part that a client may know: without the user's ways to sign in.
     #[must_use]
     pub fn within(self, scopes: &Scopes) -> Self {
         let (profile, email) = (scopes.has(Scope::Profile), scopes.has(Scope::Email));
@@ -142,7 +142,7 @@ pub enum MayEnter {
     Waiting(MfaChallenge),
 }
 
-/// Where somebody is after the gate.
+/// The outcome of the gate.
 pub enum Entered {
     In(Box<CompletedSignIn>),
     /// Before the second factor.

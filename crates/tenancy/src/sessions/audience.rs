@@ -15,7 +15,7 @@ impl Audience {
         Self(vec![name])
     }
 
-    /// The same servers in whatever order are the same audience. `None` for no server at all.
+    /// Makes an audience of servers; their order does not matter. `None` for no server at all.
     pub fn of(mut names: Vec<String>) -> Option<Self> {
         names.sort();
         names.dedup();

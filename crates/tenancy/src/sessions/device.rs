@@ -1,7 +1,7 @@
-//! What a device is called.
+//! Names of devices.
 
-/// What a person recognises a device by: the browser and its system, or the name that a program gives itself. A stranger
-/// chose that name and mails show it, so it is one plain word.
+/// The name of a device: the browser and its system, or the name that a program sends. A stranger chose that name and
+/// mails show it, so it is one plain word.
 pub fn device_name(user_agent: &str) -> String {
     let known = woothee::parser::Parser::new().parse(user_agent);
     match known.filter(|found| !["UNKNOWN", "HTTP Library"].contains(&found.name)) {

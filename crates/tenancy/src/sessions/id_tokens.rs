@@ -1,4 +1,4 @@
-//! Id tokens (OpenID Connect): what a client learns about who signed in, when and how. They open nothing.
+//! Id tokens (OpenID Connect): they tell a client which user signed in, when and how. They open nothing.
 use data_encoding::BASE64URL_NOPAD;
 use kernel::{Janua, crypto, fault::Result};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct IdClaims {
     pub sid: SessionId,
     pub iat: i64,
     pub exp: i64,
-    /// When the person proved who they are, and how (RFC 8176, and words of our own).
+    /// The moment of the user's proof, and its methods (RFC 8176, and words of our own).
     pub auth_time: i64,
     pub amr: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ impl About {
     }
 }
 
-/// For the client the session belongs to, if it asked who somebody is.
+/// Makes the id token for the client of the session, if the client requested the scope `openid`.
 pub fn mint(
     janua: &Janua,
     account: &Account,
@@ -92,7 +92,7 @@ pub fn mint(
     tokens::sign(janua, now, TYPE, &claims).map(Some)
 }
 
-/// What an id token of ours says, however long ago it was made: a hint at who somebody was, not a proof.
+/// Reads the claims of an id token of ours, also an expired one: a hint at the user, not a proof.
 pub fn read_hint(janua: &Janua, token: &str) -> Option<IdClaims> {
     let claims: IdClaims = tokens::signed(janua, TYPE, token)?;
     (claims.iss == janua.config.base_url()).then_some(claims)

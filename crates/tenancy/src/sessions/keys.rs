@@ -1,7 +1,7 @@
-//! The RSA keys that sign access tokens: made at first start, sealed, published before they sign, turned over on time.
+//! The RSA keys that sign access tokens: made at first start, sealed, published before they sign, rotated on time.
 //!
-//! At any moment one key signs, the next one is published already, and the previous ones stay published until the last
-//! token they signed has run out. All nodes read the same table and agree by the clock alone.
+//! At any moment one key signs, the next one is published already, and the previous ones stay published until the
+//! last token they signed has expired. All nodes read the same table and agree by the clock alone.
 #[cfg(feature = "testing")]
 use std::sync::atomic::Ordering::SeqCst;
 use std::{
@@ -363,7 +363,7 @@ pub async fn rotate(janua: &Janua) -> Result<Timestamp, String> {
     })
 }
 
-/// A new key instead of all there are: whatever they signed counts no more, at once.
+/// Replaces all keys by a new one: tokens signed with them are invalid at once.
 pub async fn replace(janua: &Janua) -> Result<(), String> {
     let fresh = make(janua).await?;
     let now = janua.clock.now();

@@ -50,7 +50,7 @@ pub struct StoredSession {
     pub generation: i64,
     pub rotated_at: Timestamp,
     pub created_at: Timestamp,
-    /// When the person last proved who they are.
+    /// The moment of the user's latest proof.
     pub authenticated_at: Timestamp,
     /// And when by which kind of proof. An old proof is no fresher for a weaker one that came after it.
     pub password_at: Option<Timestamp>,
@@ -60,7 +60,7 @@ pub struct StoredSession {
     /// Without use it ends here; with use it moves, but never past `ends_at`.
     pub expires_at: Timestamp,
     pub ends_at: Timestamp,
-    /// How the person proved who they are (`pwd`, `mail`, …).
+    /// The methods of the user's proof (`pwd`, `mail`, …).
     pub methods: Vec<String>,
     pub device: String,
     pub user_agent: String,
@@ -72,7 +72,7 @@ pub struct StoredSession {
     pub app_id: Option<ApplicationId>,
     /// The client it belongs to, where that is no app.
     pub client: Option<String>,
-    /// What the person let a client know and do; nothing is said of their own sessions.
+    /// The scopes that the user granted to a client; none in the user's own sessions.
     pub scopes: Option<Scopes>,
     /// Where its tokens count, if not here. One access token may count at fewer of them.
     pub resource: Option<Audience>,
@@ -102,7 +102,7 @@ row!(StoredSession {
     resource
 });
 
-/// What somebody proves in a session.
+/// A proof of identity in a session.
 #[derive(Debug, Clone, Copy)]
 pub enum Proof {
     Password,
@@ -292,9 +292,9 @@ impl StoredSession {
         told(tx, ended).await
     }
 
-    /// Ends all sessions of a person but one; answers which. Whoever begins a session holds the account, too: one that
-    /// is being made meanwhile is ended as well, or begins after this with what it then has to prove. What was begun in them
-    /// to add a factor ends, too.
+    /// Ends all sessions of a user but one; answers which. A transaction that begins a session locks the account,
+    /// too: a session begins before this and is ended as well, or after it and needs the proofs that are required
+    /// then. Unfinished additions of a factor end, too.
     pub async fn revoke_all(
         tx: &mut Tx,
         account_id: AccountId,
@@ -425,12 +425,12 @@ pub fn read_refresh_token(janua: &Janua, token: &Secret) -> Option<(SessionId, i
         .then_some((id, generation))
 }
 
-/// What became of a refresh token that was presented.
+/// The outcome of a refresh.
 #[derive(Debug)]
 pub enum Turned {
     /// The session goes on with this generation.
     On(Box<StoredSession>),
-    /// It was used before, and not just now: somebody has a copy.
+    /// It was used before, and not just now: there is a copy of it.
     Reused(Box<StoredSession>),
     Ended,
 }
@@ -447,8 +447,8 @@ impl FromRow for Moved {
     }
 }
 
-/// Turns a session over, by one conditional statement: of many at once one moves it on. A session that belongs to a client
-/// turns for that client alone; for anybody else nothing happens to it.
+/// Rotates the refresh token of a session, by one conditional statement: of many at once one succeeds. The session of
+/// a client rotates for that client alone; a call by any other client changes nothing.
 pub async fn turn(
     tx: &mut Tx,
     janua: &Janua,

@@ -1,7 +1,7 @@
-//! The one place where a session begins, whatever way somebody came in by.
+//! The one place where a session begins.
 //!
-//! Every way in ends in [`enter`](fn@enter), which is the gate of the second factor: no session exists before it. Only
-//! [`pass`], with a ticket of the gate and a factor that was proven, leads around it.
+//! Every way to sign in ends in [`enter`](fn@enter), which is the gate of the second factor: no session exists before
+//! it. Only [`pass`], with a ticket of the gate and a factor that was proven, leads around it.
 use db::Tx;
 use kernel::{
     Janua,
@@ -30,16 +30,16 @@ use crate::{
     sessions::{Proof, StoredSession, audience::Audience, device_name},
 };
 
-/// Said only to whoever has just proven who they are.
+/// Answered only after a proof of identity.
 pub const ACCOUNT_CLOSED: Code = Code::new(403, "account_closed", "Your organization has disabled this account.");
 
-/// Said only to the person who has just proven who they are, as the two above and below.
+/// Answered only after a proof of identity, as the codes above and below.
 pub const ACCOUNT_DISABLED: Code =
     Code::new(403, "account_disabled", "This account is disabled. Contact the people who run this service.");
 pub const BLOCKED_FROM_APP: Code =
     Code::new(403, "blocked_from_app", "You are blocked from this app. Contact the app's team.");
 
-/// Why nobody signs in to an account: its organization has switched it off, or a platform owner has disabled it.
+/// The refusal of an account that its organization has switched off, or a platform owner has disabled.
 async fn refusal(tx: &mut Tx, account: &Account) -> db::Result<Option<Code>> {
     if account.disabled_at.is_some() {
         return Ok(Some(ACCOUNT_DISABLED));
@@ -61,17 +61,17 @@ pub async fn refusal_of_ended(tx: &mut Tx, id: SessionId) -> db::Result<Option<C
     Ok(is_blocked.then_some(BLOCKED_FROM_APP))
 }
 
-/// How somebody came in.
+/// A way to sign in.
 pub struct Way<'a> {
-    /// How they proved who they are (`pwd`, `mail`, …).
+    /// The method of the proof (`pwd`, `mail`, …).
     pub method: &'a str,
-    /// What it passes the gate with, if it does: `mfa` for what proves two things at once, as a passkey does that asked for a
-    /// finger or a PIN; `trusted` for a device that was let in from a trusted one.
+    /// The mark with which it passes the gate, if it does: `mfa` for a proof of two factors at once, such as a
+    /// passkey that verified a finger or a PIN; `trusted` for a device that was approved from a trusted one.
     pub gate_mark: Option<&'static str>,
     /// When they proved it, where that was not just now.
     pub since: Option<Timestamp>,
     pub delivery: Delivery,
-    /// What they let the client know and do that they came in through, where that is less than everything.
+    /// The scopes granted to the client of the sign-in, where they are limited.
     pub scopes: Option<Scopes>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// What is put aside with a ticket.
+/// The value stored with a ticket.
 #[derive(Serialize, Deserialize)]
 struct Pending {
     method: String,
@@ -97,14 +97,15 @@ impl Pending {
     }
 }
 
-/// The gate: a session, or a ticket for whoever still has to prove a second factor. Nothing about the account changes
-/// under it: who ends sessions, changes a password or switches a factor on comes before or after.
+/// The gate: begins a session, or issues a ticket for a user who still has to prove a second factor. The account is
+/// locked meanwhile: a transaction that ends sessions, changes a password or switches a factor on comes before or
+/// after.
 pub async fn enter(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
     let held = Account::hold(tx, account.id).await?.ok_or(UNAUTHENTICATED)?;
     enter_held(tx, janua, visitor, held, way).await
 }
 
-/// The gate for whoever has looked at the account in this transaction already.
+/// The gate for callers that have locked the account in this transaction already.
 pub async fn enter_held(
     tx: &mut Tx,
     janua: &Janua,
@@ -169,16 +170,16 @@ pub async fn enter_held(
     }))
 }
 
-/// Whose ticket this is. With the key of an app that it was not given to, it is like one that never was. The session is that
-/// of the app it was given to, also where no key comes along.
+/// The account of a ticket. With the key of another app the ticket is refused like an unknown one. The session
+/// belongs to the app that the ticket was issued for, also without a key.
 pub fn holder_of(janua: &Janua, visitor: &Visitor, ticket: &Spent) -> Option<AccountId> {
     let pending = Pending::of(janua, ticket)?;
     let is_meant = visitor.app.as_ref().is_none_or(|keyed| pending.app == Some(keyed.app_id));
     ticket.account_id.filter(|_| is_meant)
 }
 
-/// Behind the gate: the ticket was spent and the factor proven, both in this transaction. Nobody comes in where the account
-/// was closed or the app deleted since the ticket was given.
+/// Begins a session behind the gate: the caller spent the ticket and checked the factor in this transaction. Refuses
+/// accounts that were closed, and apps that were deleted, since the ticket was issued.
 pub async fn pass(
     tx: &mut Tx,
     janua: &Janua,
@@ -211,10 +212,10 @@ pub async fn pass(
     Ok(Some(Entered::In(Box::new(CompletedSignIn { account, factors, session, org, delivery, trusted }))))
 }
 
-/// What a client is let do for a person.
+/// The access that a user grants to a client.
 pub struct Grant {
     pub app_id: Option<ApplicationId>,
-    /// What a client is called that is no app.
+    /// The id of a client that is no app.
     pub client: Option<String>,
     pub scopes: Scopes,
     /// Where its tokens count, if not here.
@@ -266,7 +267,7 @@ pub async fn grant(
 #[derive(Default)]
 struct Beginning {
     methods: Vec<String>,
-    /// What was proven just now, or `since`.
+    /// The proof of this sign-in, or of `since`.
     proof: Option<Proof>,
     since: Option<Timestamp>,
     app_id: Option<ApplicationId>,
@@ -284,7 +285,7 @@ impl Beginning {
     }
 }
 
-/// What came of beginning a session.
+/// The outcome of beginning a session.
 enum Begun {
     In(Box<(StoredSession, Option<Membership>)>),
     /// The app has blocked the person.
@@ -292,7 +293,8 @@ enum Begun {
     AppGone,
 }
 
-/// Whoever signs in to the service itself joins the organization that wants everybody of their email's domain.
+/// Adds a user who signs in to the service itself to the organization that accepts members by the domain of their
+/// email.
 async fn join_by_domain(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: &Account) -> Result<()> {
     let Some(org) = OrgMember::join_by_domain(tx, janua, account).await? else { return Ok(()) };
     let domain = account.email_key.as_deref().and_then(|key| key.rsplit_once('@')).map_or("", |(_, host)| host);
@@ -301,8 +303,8 @@ async fn join_by_domain(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: 
     Ok(events::record(tx, janua, &by, events::About::in_org(org).person(account.id), &event).await?)
 }
 
-/// Makes the session, writes down that somebody signed in, and tells them when the device is new. A session to an app that
-/// is gone does not begin.
+/// Creates the session, records the sign-in, and mails the user when the device is new. A session of a deleted app
+/// does not begin.
 async fn begin(
     tx: &mut Tx,
     janua: &Janua,

@@ -1,7 +1,7 @@
-//! Access tokens: RS256 JWTs that say who is calling in which session.
+//! Access tokens: RS256 JWTs that name the user and the session.
 //!
 //! Written out instead of taken from a JWT library: libraries parse the private key for every signature and read the
-//! system's clock, and what must be refused (another algorithm, a key the token brings along) is shortest said here.
+//! system's clock, and the refusals (another algorithm, a key in the token) are shortest here.
 
 use data_encoding::BASE64URL_NOPAD;
 use kernel::{
@@ -23,7 +23,7 @@ use crate::{
 const LEEWAY_S: i64 = 5;
 /// Longer than any token we make; not worth looking at.
 const LONGEST: usize = 8 * 1024;
-/// What kind of token this is (RFC 9068): an id token or a ticket signed by the same key is not one.
+/// The type of the token (RFC 9068): an id token or a ticket signed by the same key has another one.
 pub(crate) const TYPE: &str = "at+jwt";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub struct Claims {
     pub role: Option<String>,
     pub aud: Option<Audience>,
     pub app_id: Option<String>,
-    /// What a client may know and do; a person's own token does not say it.
+    /// The scopes of a client; left out in a user's own token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
     #[serde(rename = "client_id", default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub struct Claims {
     pub kind: Option<String>,
 }
 
-/// What a token of an app itself says: it stands for nobody in it.
+/// The claims of an app's own token, which names no user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AppClaims {
     pub iss: String,
@@ -147,7 +147,7 @@ pub fn verify_for_app(janua: &Janua, token: &str) -> Option<AppClaims> {
     (is_meant && janua.clock.now().0.div_euclid(1000) < claims.exp).then_some(claims)
 }
 
-/// What a token of one type says that bears our signature, whomever it is for.
+/// Reads the claims of a token of one type with our signature, for any audience.
 pub(crate) fn signed<T: DeserializeOwned>(janua: &Janua, kind: &str, token: &str) -> Option<T> {
     if token.len() > LONGEST {
         return None;

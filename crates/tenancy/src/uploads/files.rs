@@ -1,4 +1,4 @@
-//! Putting files at addresses this server has signed, and reading pictures.
+//! Uploads to URLs that this server has signed, and downloads of pictures.
 use axum::{
     extract::{FromRequestParts, State},
     http::{HeaderValue, header, request::Parts},
@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    LARGEST, UPLOAD_REFUSED, finish, forget,
-    model::Upload,
+    LARGEST, UPLOAD_REFUSED,
     picture::{NOT_A_PICTURE, PICTURE_TOO_LARGE, Shown},
+    take,
 };
 
 pub fn routes() -> Routes {
@@ -59,8 +59,8 @@ struct Link {
     signature: Option<String>,
 }
 
-/// Somebody at an address that this server signed, with the file it was signed for as far as the headers tell. Checked
-/// before the first byte of the file is read.
+/// A request with a valid upload URL, whose headers fit the signed file. Checked before the first byte of the file is
+/// read.
 struct Allowed {
     key: Key,
     length: usize,
@@ -100,13 +100,6 @@ async fn put_file(State(janua): State<Janua>, allowed: Allowed, Raw(bytes): Raw)
     if bytes.len() != allowed.length {
         return Err(UPLOAD_REFUSED.into());
     }
-    let upload = Upload::begin(&janua.db, &allowed.key, janua.clock.now()).await?.ok_or(UPLOAD_REFUSED)?;
-    let outcome = finish(&janua, &upload, bytes.into()).await;
-    match &outcome {
-        Ok(()) => {}
-        Err(fault) if fault.code().status < 500 => forget(&janua, &upload).await?,
-        // The store or the database is away: the same file may be put again.
-        Err(_) => upload.release(&janua.db).await?,
-    }
-    outcome.map(|()| NoContent)
+    take(&janua, &allowed.key, bytes.into()).await?;
+    Ok(NoContent)
 }

@@ -16,14 +16,14 @@ use super::{
     picture,
 };
 
-/// What began in time may end a little later.
+/// A request that began in time may end a little later.
 const GRACE: Duration = Duration::from_mins(1);
-/// Nobody ends an upload this long after its address has run out.
+/// After this time past the expiry of its URL an upload counts as interrupted.
 const STALE: Duration = Duration::from_hours(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Looks whether something came, again and again with growing pauses until the address has run out.
+/// Checks whether the file has arrived, with growing pauses, until the upload URL expires.
 #[derive(Serialize, Deserialize)]
 pub struct Look {
     upload: UploadId,
@@ -67,7 +67,7 @@ impl Job for Look {
     }
 }
 
-/// Removes objects that nobody shows any more.
+/// Deletes objects that no row shows any more.
 #[derive(Serialize, Deserialize)]
 pub struct Discard {
     keys: Vec<Key>,
@@ -93,7 +93,8 @@ pub(super) async fn discard(tx: &mut Tx, janua: &Janua, at: Timestamp, keys: Vec
     jobs::enqueue_at(tx, janua, janua.clock.now(), at, None, &Discard { keys }).await
 }
 
-/// What was put into a bucket. It can be put again until the address has run out, so it is removed after that.
+/// Deletes the incoming object of a bucket. It can be written again until the upload URL expires, so it is deleted
+/// after that.
 pub(super) async fn discard_incoming(tx: &mut Tx, janua: &Janua, upload: &Upload) -> db::Result<()> {
     if janua.objects.is_put_here() {
         return Ok(());
@@ -108,7 +109,7 @@ pub(super) async fn discard_all(tx: &mut Tx, janua: &Janua, upload: &Upload) -> 
     discard_incoming(tx, janua, upload).await
 }
 
-/// Clears up after uploads that never came, or that nobody lived to end.
+/// Deletes uploads whose file never came, or whose node died.
 pub async fn sweep(janua: &Janua) -> db::Result<()> {
     let before = janua.clock.now().minus(STALE);
     db::transact!(janua.db, async |tx| {

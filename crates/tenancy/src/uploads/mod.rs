@@ -37,11 +37,11 @@ pub use look::sweep;
 pub use model::{Subject, Upload};
 pub use picture::{PictureType, Studio};
 
-/// How long an address to upload at is good for.
+/// How long an upload URL is valid.
 const LIFE: Duration = Duration::from_mins(10);
 /// In bytes.
-const LARGEST: usize = 5 * 1024 * 1024;
-/// How many addresses for one picture may be good at once: each is room in the store.
+pub const LARGEST: usize = 5 * 1024 * 1024;
+/// How many upload URLs for one picture may be valid at once: each takes room in the store.
 const MOST_OPEN: i64 = 10;
 
 pub const TOO_MANY_UPLOADS: Code =
@@ -104,7 +104,7 @@ pub struct Offer {
     pub picture_url: String,
 }
 
-/// Gives out an address to upload a picture at.
+/// Creates a URL to upload a picture to.
 pub async fn open(janua: &Janua, subject: Subject, by: By, wish: &Wish) -> Result<Offer> {
     let now = janua.clock.now();
     let upload = Upload {
@@ -136,6 +136,27 @@ pub async fn open(janua: &Janua, subject: Subject, by: By, wish: &Wish) -> Resul
     })
 }
 
+/// Takes a file that came by another way than its upload URL, such as the form of a page, wherever objects are kept. Whoever
+/// knows the URL may upload; `bytes` are as long as was announced for it.
+pub async fn receive(janua: &Janua, upload_url: &str, bytes: Vec<u8>) -> Result<()> {
+    let path = upload_url.split('?').next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    take(janua, &Key::parse(&format!("incoming/{name}")).ok_or(UPLOAD_REFUSED)?, bytes).await
+}
+
+/// Takes the file of an open upload.
+async fn take(janua: &Janua, incoming: &Key, bytes: Vec<u8>) -> Result<()> {
+    let upload = Upload::begin(&janua.db, incoming, janua.clock.now()).await?.ok_or(UPLOAD_REFUSED)?;
+    let outcome = finish(janua, &upload, bytes).await;
+    match &outcome {
+        Ok(()) => {}
+        Err(fault) if fault.code().status < 500 => forget(janua, &upload).await?,
+        // The store or the database is away: the same file may be put again.
+        Err(_) => upload.release(&janua.db).await?,
+    }
+    outcome
+}
+
 /// Shows what was uploaded, drawn anew. Nothing changes when it is no picture, or when the upload is not open any more.
 async fn finish(janua: &Janua, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
     let drawn = picture::draw_anew(janua, bytes, upload.content_type).await?;
@@ -153,7 +174,7 @@ async fn finish(janua: &Janua, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
     })
 }
 
-/// Puts the picture where people see it; `false` when there is nobody to show it of, or nobody who may.
+/// Writes the picture into its row; `false` when the row is gone, or the uploader has lost the right to it.
 async fn show(tx: &mut Tx, janua: &Janua, upload: &Upload, url: &str) -> db::Result<bool> {
     let declared = janua.declared::<PicturesOf>().iter().find(|pictures| pictures.kind == upload.subject.kind);
     match declared {
@@ -162,7 +183,7 @@ async fn show(tx: &mut Tx, janua: &Janua, upload: &Upload, url: &str) -> db::Res
     }
 }
 
-/// Whether whoever began the upload is an admin of the organization still.
+/// Whether the user who began the upload is still an admin of the organization.
 pub async fn may_still(tx: &mut Tx, upload: &Upload, org: OrgId) -> db::Result<bool> {
     let Some(actor) = upload.by.actor else { return Ok(false) };
     let membership = Membership::of(&mut *tx, org, actor).await?;
@@ -179,7 +200,7 @@ async fn forget(janua: &Janua, upload: &Upload) -> db::Result<()> {
     })
 }
 
-/// Somebody is gone, and their pictures go with them.
+/// Deletes the pictures of a deleted account, organization or app.
 pub async fn subject_gone(tx: &mut Tx, janua: &Janua, subject: &Subject) -> db::Result<()> {
     for upload in Upload::take_all(tx, subject).await? {
         look::discard_all(tx, janua, &upload).await?;

@@ -27,7 +27,7 @@ impl Subject {
 pub struct Upload {
     pub id: UploadId,
     pub subject: Subject,
-    /// Where clients put it. Nobody ever reads from there but us.
+    /// The key that clients write to. Only this server reads from there.
     pub incoming_key: Key,
     /// Where it is shown once it was drawn anew.
     pub picture_key: Key,
@@ -60,7 +60,7 @@ impl FromRow for Upload {
 }
 
 impl Upload {
-    /// What a client may put for it.
+    /// The object that a client may write.
     pub fn slot(&self) -> Slot<'_> {
         Slot {
             key: &self.incoming_key,
@@ -107,7 +107,7 @@ impl Upload {
         db.opt("SELECT * FROM upload WHERE id = $1 AND done_at IS NULL", params![id]).await
     }
 
-    /// Takes the one turn there is to put it; nothing when it was taken, is over or never was.
+    /// Claims the single write of an upload; none when it is unknown, expired or was written already.
     pub async fn begin(db: &Db, incoming: &Key, now: Timestamp) -> db::Result<Option<Self>> {
         let sql = "UPDATE upload SET begun_at = $2
                    WHERE incoming_key = $1 AND begun_at IS NULL AND done_at IS NULL AND expires_at > $2 RETURNING *";
@@ -142,13 +142,13 @@ impl Upload {
         tx.put(sql, params![self.subject.kind.clone(), self.subject.id.clone(), self.id]).await
     }
 
-    /// Takes away everything of somebody who is gone.
+    /// Deletes all uploads of a deleted account, organization or app.
     pub async fn take_all(tx: &mut Tx, subject: &Subject) -> db::Result<Vec<Self>> {
         let sql = "DELETE FROM upload WHERE kind = $1 AND subject_id = $2 RETURNING *";
         tx.put(sql, params![subject.kind.clone(), subject.id.clone()]).await
     }
 
-    /// Takes away some of those that nobody ended in time.
+    /// Deletes some of the uploads that were not finished in time.
     pub async fn take_stale(tx: &mut Tx, before: Timestamp) -> db::Result<Vec<Self>> {
         let sql = "DELETE FROM upload WHERE id IN
                      (SELECT id FROM upload WHERE done_at IS NULL AND expires_at < $1 ORDER BY expires_at LIMIT 500)

@@ -22,7 +22,7 @@ pub const PICTURE_TOO_LARGE: Code = Code::new(400, "picture_too_large", "This pi
 
 /// As wide and as high as a picture is shown at the most.
 const LARGEST_SHOWN: u32 = 512;
-/// What today's telephones take, and little more: a small file can hold a picture that fills the memory.
+/// The size of photos of today's phones, and little more: a small file can hold a picture that fills the memory.
 const MOST_PIXELS: u64 = 25_000_000;
 const LONGEST_SIDE: u32 = 12_000;
 const MOST_MEMORY: u64 = 256 * 1024 * 1024;
@@ -59,7 +59,7 @@ impl PictureType {
         }
     }
 
-    /// What it is shown as: a photo stays one, anything else may be transparent in places.
+    /// The format that it is shown in: a photo stays one, any other picture may be transparent in places.
     pub fn shown_as(self) -> Shown {
         if self == Self::Jpeg { Shown::Jpeg } else { Shown::Png }
     }
@@ -77,7 +77,7 @@ impl FromValue for PictureType {
     }
 }
 
-/// What a picture that was checked is kept as; its name ends with it.
+/// The format of a stored picture, which is the extension of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     Png,
@@ -180,7 +180,7 @@ fn encode(picture: &DynamicImage, shown: Shown) -> image::ImageResult<Vec<u8>> {
     Ok(out)
 }
 
-/// What a refusal of the picture itself is, beside what may go wrong with the store.
+/// Whether a fault refuses the picture itself, and is no failure of the store.
 pub fn is_refusal(fault: &Fault) -> bool {
     [NOT_A_PICTURE, PICTURE_TOO_LARGE].contains(&fault.code())
 }

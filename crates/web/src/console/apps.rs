@@ -19,28 +19,24 @@ pub const NAV: &[NavEntry] = &[
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/apps/{appId}", app_overview_page, "an app: its figures and what is left to do")
-        .get("/console/apps/{appId}/settings", app_settings_page, "its settings")
-        .get("/console/apps/{appId}/keys", keys_page, "its keys")
-        .get("/console/apps/{appId}/users", users_page, "who signed in through it")
-        .get("/console/apps/{appId}/users/{userId}", user_page, "one of its end users")
-        .get("/console/apps/{appId}/domain", domain_page, "its own name and the proof of it")
-        .get("/console/apps/{appId}/domains", domains_page, "the domains of its site")
+        .get("/console/apps/{appId}", app_overview_page, "an app: its figures and next steps")
+        .get("/console/apps/{appId}/settings", app_settings_page, "settings of an app")
+        .get("/console/apps/{appId}/keys", keys_page, "keys of an app")
+        .get("/console/apps/{appId}/users", users_page, "end users of an app")
+        .get("/console/apps/{appId}/users/{userId}", user_page, "one end user of an app")
+        .get("/console/apps/{appId}/domain", domain_page, "the domain of an app and its proof")
+        .get("/console/apps/{appId}/domains", domains_page, "domains of an app's site")
         .get("/console/apps/{appId}/domains/register", register_domain_page, "look for a domain and buy it")
-        .get(
-            "/console/apps/{appId}/domains/register/{operationId}",
-            registration_page,
-            "how the purchase of a domain stands",
-        )
+        .get("/console/apps/{appId}/domains/register/{operationId}", registration_page, "state of a domain purchase")
         .get(
             "/console/apps/{appId}/domains/{domain}",
             site_domain_page,
-            "one of its domains, from DNS to certificate",
+            "one domain of an app, from DNS to certificate",
         )
         .and(activity::with_file(pages("pages").get(
             "/console/apps/{appId}/activity",
             app_activity_page,
-            "its audit log",
+            "audit log of an app",
         )))
 }
 
@@ -60,6 +56,7 @@ async fn app_overview_page(me: Me, Path(place): Path<OfApp>) -> Response {
         ("?users", "/apps/{appId}/users?limit=1"),
         ("?webhooks", "/apps/{appId}/webhooks?limit=1"),
         ("?domain", "/apps/{appId}/domain"),
+        ("?domains", "/apps/{appId}/domains"),
     ];
     me.show("console/app_overview.html", &place, &asks).await
 }

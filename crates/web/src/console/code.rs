@@ -22,7 +22,7 @@ pub const NAV: &[NavEntry] = &[NavEntry::new(Area::Org, "", "Code", "branch", "/
 pub fn routes() -> Routes {
     pages("pages")
         .body_limit(64 * 1024)
-        .get("/console/orgs/{id}/code", code_page, "its installations at the code host")
+        .get("/console/orgs/{id}/code", code_page, "installations of an organization at the code host")
         .post("/console/orgs/{id}/code/connect", connect, "go to the code host to connect an installation")
         .get(
             "/console/orgs/{id}/code/{installationId}",

@@ -27,7 +27,7 @@ const LONGEST_FORM: usize = (500 << 20) + (64 << 10);
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/apps/{appId}/deployments", deployments_page, "its deployments")
+        .get("/console/apps/{appId}/deployments", deployments_page, "deployments of an app")
         .get("/console/apps/{appId}/deployments/{id}", deployment_page, "one deployment, its log and its files")
         .post("/console/apps/{appId}/deployments", upload_archive, "deploy an archive that a form sends")
         .streams(LONGEST_FORM)

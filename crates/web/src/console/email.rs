@@ -22,15 +22,19 @@ pub const NAV: &[NavEntry] = &[NavEntry::new(Area::App, "Build", "Email", "mail"
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/apps/{appId}/email", email_page, "its email: figures and the log")
+        .get("/console/apps/{appId}/email", email_page, "email of an app: figures and the log")
         .get("/console/apps/{appId}/email/messages/{messageId}", email_message_page, "one message and its preview")
-        .get("/console/apps/{appId}/email/messages/{messageId}/body", email_message_body, "the preview's frame")
-        .get("/console/apps/{appId}/email/domains", email_domains_page, "its sending domains")
+        .get(
+            "/console/apps/{appId}/email/messages/{messageId}/body",
+            email_message_body,
+            "preview frame of the message",
+        )
+        .get("/console/apps/{appId}/email/domains", email_domains_page, "sending domains of an app")
         .get("/console/apps/{appId}/email/domains/{hostname}", email_domain_page, "the records of a sending domain")
-        .get("/console/apps/{appId}/email/suppressions", suppressions_page, "recipients that are not written to")
-        .get("/console/apps/{appId}/email/templates", templates_page, "its templates")
+        .get("/console/apps/{appId}/email/suppressions", suppressions_page, "suppressed recipients of an app")
+        .get("/console/apps/{appId}/email/templates", templates_page, "email templates of an app")
         .get("/console/apps/{appId}/email/templates/{name}", template_page, "one template and its preview")
-        .get("/console/apps/{appId}/email/templates/{name}/body", template_body, "the preview's frame")
+        .get("/console/apps/{appId}/email/templates/{name}/body", template_body, "preview frame of the template")
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

@@ -1,9 +1,6 @@
 //! Analytics of an app and of an organization: figures with the period before, charts, funnels and the most active users.
 use axum::response::Response;
-use kernel::{
-    clock::Day,
-    http::{Path, Routes},
-};
+use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -32,35 +29,37 @@ pub fn routes() -> Routes {
 /// The ranges that a page offers, in days.
 const RANGES: [i64; 4] = [7, 30, 90, 365];
 
-/// The number of days that are shown, and the first of them.
-fn range(me: &Me) -> (i64, String) {
+/// The number of days that are shown. The API knows which day it is for the organization.
+fn range(me: &Me) -> i64 {
     let asked = me.parameter("days").parse().unwrap_or(30);
-    let days = if RANGES.contains(&asked) { asked } else { 30 };
-    (days, Day(me.janua.clock.now().day().0 - days + 1).to_string())
+    if RANGES.contains(&asked) { asked } else { 30 }
+}
+
+fn interval(days: i64) -> &'static str {
+    if days > 90 { "week" } else { "day" }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AnalyticsOf {
     app_id: String,
-    from: String,
+    days: String,
     interval: &'static str,
     funnel: String,
 }
 
 async fn app_analytics_page(me: Me, Path(OfApp { app_id }): Path<OfApp>) -> Response {
-    let (days, from) = range(&me);
+    let days = range(&me);
     let funnel = Some(me.parameter("funnel")).filter(|name| !name.is_empty()).unwrap_or_else(|| "sign_up".into());
-    let interval = if days > 90 { "week" } else { "day" };
-    let place = AnalyticsOf { app_id, from, interval, funnel };
+    let place = AnalyticsOf { app_id, days: days.to_string(), interval: interval(days), funnel };
     let asks = [
         APP,
-        ("?overview", "/analytics/app/{appId}/overview?from={from}"),
+        ("?overview", "/analytics/app/{appId}/overview?days={days}"),
         (
             "?series",
-            "/analytics/app/{appId}/timeseries?from={from}&interval={interval}&metric=sign_ins,sign_in_failures,active_users,new_users",
+            "/analytics/app/{appId}/timeseries?days={days}&interval={interval}&metric=sign_ins,sign_in_failures,active_users,new_users",
         ),
-        ("?funnel", "/analytics/app/{appId}/funnels?from={from}&funnel={funnel}&window=30d"),
+        ("?funnel", "/analytics/app/{appId}/funnels?days={days}&funnel={funnel}&window=30d"),
         ("?top", "/analytics/app/{appId}/top-users?limit=10"),
     ];
     me.show_with("console/analytics.html", &place, &asks, json!({ "days": days, "ranges": RANGES })).await
@@ -74,14 +73,28 @@ struct OfOrg {
 #[derive(Serialize)]
 struct AnalyticsOfOrg {
     id: String,
-    from: String,
+    days: String,
+    interval: &'static str,
 }
 
 async fn org_analytics_page(me: Me, Path(OfOrg { id }): Path<OfOrg>) -> Response {
-    let (days, from) = range(&me);
-    let asks = [("org", "/org/{id}?limit=1"), ("?overview", "/analytics/org/{id}/overview?from={from}")];
+    let days = range(&me);
+    let asks = [
+        ("org", "/org/{id}?limit=1"),
+        ("?overview", "/analytics/org/{id}/overview?days={days}"),
+        (
+            "?series",
+            "/analytics/org/{id}/timeseries?days={days}&interval={interval}&metric=sign_ins,sign_in_failures,active_users,new_users",
+        ),
+    ];
     let more = json!({ "days": days, "ranges": RANGES });
-    me.show_with("console/org_analytics.html", &AnalyticsOfOrg { id, from }, &asks, more).await
+    me.show_with(
+        "console/org_analytics.html",
+        &AnalyticsOfOrg { id, days: days.to_string(), interval: interval(days) },
+        &asks,
+        more,
+    )
+    .await
 }
 
 #[derive(Serialize)]

@@ -14,14 +14,14 @@ pub const NAV: &[NavEntry] = &[
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/orgs/{id}/machines", machines_page, "its agents and framework agents")
+        .get("/console/orgs/{id}/machines", machines_page, "agents and framework agents of an organization")
         .get("/console/orgs/{id}/agents/{machineId}", agent_page, "one agent: its state, limits and log")
         .get(
             "/console/orgs/{id}/framework-agents/{machineId}",
             framework_agent_page,
             "one framework agent: its state, limits and log",
         )
-        .get("/console/orgs/{id}/mcp", mcp_page, "its MCP servers, and the keys of its registry")
+        .get("/console/orgs/{id}/mcp", mcp_page, "MCP servers of an organization and keys of its registry")
         .get(
             "/console/orgs/{id}/mcp/{machineId}",
             mcp_server_page,

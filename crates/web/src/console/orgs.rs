@@ -18,13 +18,13 @@ pub const NAV: &[NavEntry] = &[
 pub fn routes() -> Routes {
     pages("pages")
         .get("/console/orgs/{id}", org_overview_page, "an organization: the figures of its apps")
-        .get("/console/orgs/{id}/settings", org_settings_page, "its settings")
-        .get("/console/orgs/{id}/members", members_page, "its people and invitations")
-        .get("/console/orgs/{id}/scim", scim_page, "its identity provider")
+        .get("/console/orgs/{id}/settings", org_settings_page, "settings of an organization")
+        .get("/console/orgs/{id}/members", members_page, "members and invitations of an organization")
+        .get("/console/orgs/{id}/scim", scim_page, "identity provider of an organization")
         .and(activity::with_file(pages("pages").get(
             "/console/orgs/{id}/activity",
             org_activity_page,
-            "its audit log",
+            "audit log of an organization",
         )))
 }
 

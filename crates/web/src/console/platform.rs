@@ -27,13 +27,13 @@ pub const NAV: &[NavEntry] = &[
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/platform", platform_page, "what the platform is busy with")
+        .get("/console/platform", platform_page, "queues, failed jobs and signing keys of the platform")
         .get("/console/platform/users", platform_users_page, "every account")
-        .get("/console/platform/users/{userId}", platform_user_page, "one account, and what can be done for it")
-        .get("/console/platform/abuse", abuse_page, "who misbehaves")
-        .get("/console/platform/incidents", incidents_page, "what the status page says")
-        .get("/console/outbox", outbox_page, "the mails a development server kept")
-        .get("/console/outbox/{id}", mail_page, "one mail as a person sees it")
+        .get("/console/platform/users/{userId}", platform_user_page, "one account and its administration")
+        .get("/console/platform/abuse", abuse_page, "abuse reports")
+        .get("/console/platform/incidents", incidents_page, "incidents of the status page")
+        .get("/console/outbox", outbox_page, "mails in the outbox of a development server")
+        .get("/console/outbox/{id}", mail_page, "one mail of the outbox, as its reader sees it")
         .get("/console/outbox/{id}/body", mail_body, "the body of that mail, for its frame")
         .and(activity::with_file(pages("pages").get(
             "/console/platform/activity",

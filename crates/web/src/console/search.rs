@@ -90,6 +90,15 @@ async fn find(me: &Me, q: &str, wanted: &Wanted) -> Vec<Group> {
     pages_of("/account", None, "Your account");
     if me.runs_platform() {
         pages_of("/console/platform", None, "Platform");
+        for user in rows(&ask("/admin/users?limit=5&search={q}", &json!({ "q": q })).await, "users") {
+            let (label, sub) = (text(&user, "name").to_owned(), format!("{}, account", text(&user, "email")));
+            people.push(Hit {
+                label,
+                sub,
+                to: format!("/console/platform/users/{}", text(&user, "id")),
+                icon: "user",
+            });
+        }
     }
     for org in orgs.iter().take(MOST_LOOKED_INTO) {
         for member in rows(&ask("/org/{id}/members?limit=200", org).await, "members") {
@@ -112,8 +121,7 @@ async fn find(me: &Me, q: &str, wanted: &Wanted) -> Vec<Group> {
         let place = json!({ "id": id, "q": q });
         for user in rows(&ask("/apps/{id}/users?limit=5&search={q}", &place).await, "users") {
             let (label, sub) = (text(&user, "name"), format!("{}, end user of {name}", text(&user, "email")));
-            let search = url::form_urlencoded::byte_serialize(q.as_bytes()).collect::<String>();
-            let to = format!("/console/apps/{id}/users?search={search}");
+            let to = format!("/console/apps/{id}/users/{}", text(&user, "id"));
             people.push(Hit { label: label.into(), sub, to, icon: "users" });
         }
     }

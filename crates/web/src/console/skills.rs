@@ -29,8 +29,8 @@ const LONGEST_FORM: usize = (5 << 20) + (64 << 10);
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/orgs/{id}/skills", org_skills_page, "its skills")
-        .get("/console/orgs/{id}/skills/{slug}", org_skill_page, "one skill: its versions and what scans found")
+        .get("/console/orgs/{id}/skills", org_skills_page, "skills of an organization")
+        .get("/console/orgs/{id}/skills/{slug}", org_skill_page, "one skill: its versions and scan findings")
         .get("/console/platform/skills", review_page, "skills that wait for a decision")
         .post("/console/orgs/{id}/skills", upload_package, "publish a package that a form sends")
         .streams(LONGEST_FORM)

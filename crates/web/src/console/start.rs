@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub fn routes() -> Routes {
-    pages("pages").get("/console", console_page, "where the console begins")
+    pages("pages").get("/console", console_page, "start page of the console")
 }
 
 /// Without an owner there is nobody to sign in: the page says where the owner's link is.

@@ -28,8 +28,8 @@ const LARGEST: usize = 5 * 1024 * 1024 * 1024 + 64 * 1024;
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/apps/{appId}/storage", storage_page, "the objects of its users")
-        .post("/console/apps/{appId}/storage", upload_file, "what the form to upload a file sends")
+        .get("/console/apps/{appId}/storage", storage_page, "stored objects of an app's users")
+        .post("/console/apps/{appId}/storage", upload_file, "upload a file that a form sends")
         .streams(LARGEST)
 }
 

@@ -15,7 +15,7 @@ use crate::{me::Me, page::pages};
 pub const NAV: &[NavEntry] = &[NavEntry::new(Area::App, "Build", "Webhooks", "webhook", "/webhooks")];
 
 pub fn routes() -> Routes {
-    pages("pages").get("/console/apps/{appId}/webhooks", webhooks_page, "its webhooks").get(
+    pages("pages").get("/console/apps/{appId}/webhooks", webhooks_page, "webhooks of an app").get(
         "/console/apps/{appId}/webhooks/{webhookId}",
         webhook_page,
         "one webhook, its secret and its deliveries",

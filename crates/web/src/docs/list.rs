@@ -129,6 +129,7 @@ pub const SECTIONS: &[Section] = &[
             entry!("pages", "docs/pages.md", "Pages", "The pages of the server, with pictures"),
             entry!("security", "SECURITY.md", "Security", "What the server promises, and how to report a weakness"),
             entry!("performance", "docs/performance.md", "Performance", "How fast it is, and how that is measured"),
+            entry!("scale", "docs/scale.md", "Scale", "What ten million and a billion users need, by a model"),
             entry!("faults", "docs/faults.md", "Fault tests", "Kills, full disks, lost networks"),
             entry!("changelog", "CHANGELOG.md", "Changelog", "What changed"),
         ],

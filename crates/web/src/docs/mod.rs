@@ -115,9 +115,12 @@ fn answer(janua: &Janua, name: &'static str, headers: &HeaderMap) -> Result<Resp
 /// Draws all pages, or the one that is asked for.
 fn draw_all(janua: &Janua, only: Option<&str>) -> BTreeMap<&'static str, Option<Document>> {
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
-    let mut pages = BTreeMap::new();
+    let (mut pages, base) = (BTreeMap::new(), janua.config.base_url());
     if is_wanted(INDEX) {
-        pages.insert(INDEX, draw(janua, "docs.html", context! { sections => Serde(SECTIONS), here => "" }));
+        pages.insert(
+            INDEX,
+            draw(janua, "docs.html", context! { sections => Serde(SECTIONS), here => "", base => &base }),
+        );
     }
     let copy = janua.own::<Look>().draw("parts/copy_icon.html", context! {}).unwrap_or_default();
     let entries: Vec<&Entry> = list::all().collect();
@@ -126,6 +129,8 @@ fn draw_all(janua: &Janua, only: Option<&str>) -> BTreeMap<&'static str, Option<
         let content = context! {
             sections => Serde(SECTIONS),
             here => entry.page,
+            about => entry.about,
+            base => &base,
             title => rendered.title,
             headings => Serde(&rendered.headings),
             // The renderer lets no HTML of the text through.

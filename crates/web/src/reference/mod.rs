@@ -32,7 +32,7 @@ use crate::{
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/reference", reference_index, "the reference: every operation there is")
+        .get("/reference", reference_index, "the reference: all operations")
         .answers_nothing(304)
         .get("/reference/{tag}", reference_page, "the reference: one group of operations")
         .answers_nothing(304)

@@ -196,3 +196,62 @@ async fn a_logo_is_put_by_admins_and_goes_with_the_app() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+/// Sends the form of a picture as a browser without script does.
+async fn send_picture(t: &TestJanua, cookies: &str, (to, back): (&str, &str), kind: &str, bytes: &[u8]) -> Answer {
+    let field = |name: &str, value: &str| {
+        format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let file = format!(
+        "--xyz\r\nContent-Disposition: form-data; name=\"file\"; filename=\"me.png\"\r\nContent-Type: {kind}\r\n\r\n"
+    );
+    let mut body = [field("to", to), field("back", back), file].concat().into_bytes();
+    body.extend_from_slice(bytes);
+    body.extend_from_slice(b"\r\n--xyz--\r\n");
+    let post = t.post("/act/picture").header("cookie", cookies).header("sec-fetch-site", "same-origin");
+    let post = post.header("content-type", "multipart/form-data; boundary=xyz");
+    post.header("content-length", &body.len().to_string()).body(body).await
+}
+
+#[tokio::test]
+async fn pictures_are_uploaded_without_a_script() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = client(&t, &ada, "Tiny Notes").await.id;
+    let org = text(&ada.asks(t.get("/user/orgs")).await.body["orgs"][0]["id"]);
+    let browser = browser(&t, "ada@example.com").await;
+    let places = [
+        ("/user/avatar/upload-url".to_owned(), "/account".to_owned()),
+        (format!("/apps/{app}/logo/upload-url"), format!("/console/apps/{app}/settings")),
+        (format!("/org/{org}/logo/upload-url"), format!("/console/orgs/{org}/settings")),
+    ];
+    for (to, back) in &places {
+        let page = visit(&t, back, &browser).await;
+        assert!(page.text.contains("action=\"/act/picture\""), "{}", page.text);
+        assert_eq!(hidden(&page, "to"), *to);
+        for (kind, bytes, says) in [
+            ("image/png", &b"no picture"[..], "notice-bad"),
+            ("text/plain", b"words", "Choose a PNG, JPEG, WebP or GIF picture."),
+            ("image/png", b"", "Choose a picture of at most 5 MB."),
+        ] {
+            let sent = send_picture(&t, &browser, (to, back), kind, bytes).await;
+            assert!(sent.header("location").starts_with(&format!("{back}?told=")), "{}", sent.text);
+            let shown = visit(&t, sent.header("location"), &browser).await;
+            assert!(shown.status == 400 && shown.text.contains(says), "{}: {}", shown.status, shown.text);
+        }
+        let sent = send_picture(&t, &browser, (to, back), "image/png", &picture()).await;
+        let shown = visit(&t, sent.header("location"), &browser).await;
+        assert!(shown.status == 200 && shown.text.contains("Picture saved."), "{}", shown.text);
+        assert!(shown.text.replace("&#x2f;", "/").contains("src=\"/files/pictures/"), "{}", shown.text);
+    }
+    member(&t, "eve@example.com").await;
+    let eve = super::browser(&t, "eve@example.com").await;
+    let sent = send_picture(&t, &eve, (&places[1].0, "/account"), "image/png", &picture()).await;
+    let shown = visit(&t, sent.header("location"), &eve).await;
+    assert!(!shown.text.contains("Picture saved.") && shown.status >= 400, "another's app: {}", shown.text);
+    let elsewhere = send_picture(&t, &browser, ("/auth/logout", "/account"), "image/png", &picture()).await;
+    let shown = visit(&t, elsewhere.header("location"), &browser).await;
+    assert_eq!(shown.status, 400, "{}", shown.text);
+    t.run_jobs().await;
+    t.finish().await;
+}

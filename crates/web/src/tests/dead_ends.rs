@@ -96,6 +96,25 @@ async fn a_redirect_that_is_not_registered_is_named_and_the_registered_ones_to_m
 }
 
 #[tokio::test]
+async fn a_url_that_forms_are_sent_to_leads_to_the_page_of_its_form() {
+    let t = start().await;
+    for (path, to) in [
+        ("/sign-in/factor", "/sign-in"),
+        ("/sign-in/with", "/sign-in"),
+        ("/sign-in/link", "/sign-in"),
+        ("/sign-in/follow", "/sign-in"),
+        ("/reset-password", "/forgot-password"),
+        ("/accept-invite", "/"),
+        ("/check-email/again", "/check-email"),
+        ("/device/decide", "/device"),
+    ] {
+        let answer = open(&t, Method::GET, path, "").await;
+        assert_eq!((answer.status, answer.header("location")), (303, to), "{path}");
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn links_that_are_over_say_how_to_go_on() {
     let t = start().await;
     for (path, says) in [
@@ -107,6 +126,7 @@ async fn links_that_are_over_say_how_to_go_on() {
     ] {
         let page = open(&t, Method::GET, path, "").await;
         assert!(page.status == 410 && page.text.contains(says), "{path}: {} {}", page.status, page.text);
+        assert!(!page.text.contains("tile-icon good"), "{path}: no green check");
     }
     t.finish().await;
 }

@@ -97,7 +97,7 @@ async fn the_page_of_a_domain_shows_all_that_its_proof_is_good_for() {
     let right = [("form", "domain"), ("appId", id.as_str()), ("domain", "shop.example.com")];
     assert_eq!(act(&t, &ada, "POST /domains/onboard", &list, &right).await.status, 303);
     let page = format!("{list}/shop.example.com");
-    assert!(!visit(&t, &page, &ada).await.text.contains("What the domain is used for"), "nothing without a proof");
+    assert!(!visit(&t, &page, &ada).await.text.contains("Uses of the domain"), "nothing without a proof");
     let active = "UPDATE app_domain SET verified_at = 1, attached_at = 1, status = 'active', status_reason = NULL";
     t.janua.db.exec(active, params![]).await.unwrap();
     let shown = visit(&t, &page, &ada).await;

@@ -48,6 +48,10 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     let message = format!("{root}/messages/{}", sent.body["messageId"].as_str().unwrap());
     t.run_jobs().await;
     email::deliver_due(&t.janua).await.unwrap();
+    unsubscribe(&t, "bob@rcpt.test").await;
+    let list = format!("{root}/suppressions");
+    let gone = act(&t, &ada, &format!("DELETE {api}/suppressions/bob%40rcpt.test"), &list, &[]).await;
+    assert_eq!(gone.status, 303, "{}", gone.text);
     let page = visit(&t, &root, &ada).await;
     assert!(
         page.text.contains("Hello &lt;b&gt;&amp;") && page.text.contains("receipt") && page.text.contains("+1"),
@@ -66,7 +70,6 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     let again = post_form(&t, "/act", &[("call", &*call), ("back", &message), ("done", "email_resent")], &ada).await;
     assert!(visit(&t, again.header("location"), &ada).await.text.contains("Message queued again."));
 
-    let list = format!("{root}/suppressions");
     assert!(visit(&t, &list, &ada).await.text.contains("No suppressed recipients"));
     let call = format!("POST {api}/suppressions");
     let fields = [("call", &*call), ("back", &list), ("email", "gone@rcpt.test"), ("done", "recipient_suppressed")];
@@ -102,4 +105,18 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     assert_eq!(removed.status, 204, "{}", removed.text);
     t.run_jobs().await;
     t.finish().await;
+}
+
+/// Unsubscribing looks like every other page, and leads on.
+async fn unsubscribe(t: &TestJanua, email: &str) {
+    let recipients: Vec<(String,)> =
+        t.janua.db.all("SELECT id FROM email_recipient WHERE email = $1", params![email]).await.unwrap();
+    let recipient = &recipients[0].0;
+    let mac = &t.janua.vault.mac("email-unsubscribe", recipient.as_bytes())[..32];
+    let link = format!("/email/unsubscribe/{recipient}.{mac}");
+    let page = t.get(&link).await;
+    assert!(page.text.contains("<footer class=\"hosted-foot\">") && page.text.contains(email), "{}", page.text);
+    assert!(page.text.contains("<form class=\"stack\" method=\"post\">"), "{}", page.text);
+    let page = post_form(t, &link, &[], "").await;
+    assert!(page.text.contains("gets no more emails") && page.text.contains("Go to home page"), "{}", page.text);
 }

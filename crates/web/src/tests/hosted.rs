@@ -134,13 +134,24 @@ async fn an_invitation_is_accepted_by_newcomers_and_by_members() {
     let (page, token) = follow_mail(&t, "new@example.com", "/auth/accept-invite").await;
     assert!(page.text.contains("Join Engines") && page.text.contains("name=\"password\""), "{}", page.text);
     let weak = [("token", &*token), ("name", "New"), ("password", "short")];
-    assert_eq!(submit(&t, "/accept-invite", &weak, "").await.status, 400);
+    let refused = submit(&t, "/accept-invite", &weak, "").await;
+    assert_eq!(
+        (refused.status, refused.text.contains("name=\"name\" type=\"text\" value=\"New\"")),
+        (400, true),
+        "the name is kept"
+    );
     let good = [("token", &*token), ("name", "New"), ("password", PASSWORD)];
     let entered = submit(&t, "/accept-invite", &good, "").await;
     assert!(cookies(&entered).contains("service_access="), "{}", entered.text);
     let console = format!("/console/orgs/{}", text(&org["id"]));
     assert_eq!(entered.header("location"), console);
     assert_eq!(submit(&t, "/accept-invite", &good, "").await.status, 410);
+    // An account that was confirmed while the page was open: its user signs in and comes back.
+    let (_, token) = follow_mail(&t, "bob@example.com", "/auth/accept-invite").await;
+    let late = [("token", &*token), ("name", "Bob"), ("password", PASSWORD)];
+    let away = submit(&t, "/accept-invite", &late, "").await;
+    assert_eq!(sent(&away).0, format!("{}/sign-in", base(&t)), "{}", away.text);
+    assert_eq!(field(&away, "continue"), Some(format!("/auth/accept-invite?token={token}")));
 
     let (away, token) = follow_mail(&t, "bob@example.com", "/auth/accept-invite").await;
     let other = cookies(&entered);

@@ -48,6 +48,16 @@ async fn analytics_are_shown_with_the_period_before_and_the_time_zone_is_set() {
     assert_eq!(set.status, 303, "{}", set.text);
     let page = visit(&t, &place, &ada).await;
     assert!(page.text.contains("in Europe&#x2f;Zurich from"), "{}", page.text);
+    // Far from UTC: on the second of February there it is the first in UTC.
+    let set = act(&t, &ada, &zone, &place, &[("timeZone", "Pacific/Kiritimati")]).await;
+    assert_eq!(set.status, 303, "{}", set.text);
+    t.advance(std::time::Duration::from_hours(36));
+    let ada = browser(&t, "ada@example.com").await;
+    for place in [place, format!("{app}/analytics")] {
+        let page = visit(&t, &format!("{place}?days=7"), &ada).await;
+        let range = page.text.split("id=\"figures\">").nth(1).and_then(|rest| rest.split('<').next());
+        assert_eq!(range, Some("Jan 27 to Feb 2"), "{}", page.text);
+    }
     let bob = browser(&t, "bob@example.com").await;
     assert!(matches!(visit(&t, &format!("{app}/analytics"), &bob).await.status, 403 | 404));
     t.run_jobs().await;

@@ -166,7 +166,7 @@ async fn a_domain_is_onboarded_on_its_pages() {
         ("pending_dns", Some("nxdomain"), "There is no name shop.example.com in DNS"),
         ("issuing", Some("ca_unavailable"), "The certificate authority does not answer"),
         ("active", None, "https://shop.example.com/"),
-        ("misconfigured", Some("mixed_answers"), "Some addresses of shop.example.com are not ours"),
+        ("misconfigured", Some("mixed_answers"), "Some IP addresses of shop.example.com are not ours"),
         ("failed", Some("moved"), "led elsewhere for seven days"),
     ] {
         let sql = "UPDATE app_domain SET status = $1, status_reason = $2, verified_at = 1";

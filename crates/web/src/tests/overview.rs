@@ -68,6 +68,11 @@ async fn the_platform_is_counted_for_its_owners() {
     assert_eq!(body["newUsers"]["total"], 2, "accounts");
     let page = visit(&t, "/console/platform", &ada).await;
     assert!(page.status == 200 && page.text.contains("2 users, "), "{}", page.text);
+    // A search of theirs finds accounts that belong to no organization.
+    let all = t.get("/admin/users?search=bob").header("cookie", &ada).await.body;
+    let found = visit(&t, "/console/search?q=bob", &ada).await.text.replace("&#x2f;", "/");
+    let person = format!("href=\"/console/platform/users/{}\"", text(&all["users"][0]["id"]));
+    assert!(found.contains(&person) && found.contains("bob@example.com, account"), "{found}");
     let log = visit(&t, "/console/platform/activity?type=SIGN_IN_FAILED", &ada).await;
     assert!(log.status == 200 && log.text.contains("Sign-in failed"), "{}", log.text);
     t.run_jobs().await;
@@ -91,6 +96,10 @@ async fn the_checklist_ends_in_you_are_live_and_stays() {
         "INSERT INTO app_domain (id, app_id, org_id, domain, token, created_at, status_since, is_own, verified_at)
                SELECT id, id, org_id, 'shop.example', 't', 0, 0, TRUE, 0 FROM app WHERE id = $1";
     t.janua.db.exec(sql, db::params![&app]).await.unwrap();
+    let shown = visit(&t, &page, &ada).await.text;
+    assert!(shown.contains("You are live"), "by the domain of its name: {shown}");
+    // A domain of its site does as well.
+    t.janua.db.exec("UPDATE app_domain SET is_own = FALSE, is_listed = TRUE", db::params![]).await.unwrap();
     let shown = visit(&t, &page, &ada).await.text;
     assert!(shown.contains("You are live") && shown.contains("Show the checklist"), "{shown}");
     t.run_jobs().await;
@@ -194,6 +203,11 @@ async fn search_finds_what_the_viewer_may_see() {
         let page = find(&ada, q).await;
         assert!(page.contains(&expected), "{q}: {page}");
     }
+    let bob: Vec<(String,)> =
+        t.janua.db.all("SELECT id FROM account WHERE email_key = $1", db::params!["bob@example.com"]).await.unwrap();
+    let page = find(&ada, "bob").await;
+    assert!(page.contains(&format!("href=\"/console/apps/{app}/users/{}\"", bob[0].0)), "the person: {page}");
+    assert!(!page.contains("/console/platform/users/"), "accounts are for platform owners: {page}");
     member(&t, "eve@example.com").await;
     let eve = browser(&t, "eve@example.com").await;
     let page = find(&eve, "shop").await;

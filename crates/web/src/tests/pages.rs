@@ -162,9 +162,13 @@ async fn a_second_factor_is_asked_for_on_the_way() {
     assert_eq!(field(&none, "error").as_deref(), Some("login_required"));
 
     let page = open(&t, answer.header("location"), "").await;
-    let factor = sign_in_at(&t, &page, "ada@example.com", PASSWORD).await;
+    let waits = sign_in_at(&t, &page, "ada@example.com", PASSWORD).await;
+    let factor = at_factor(&t, &waits).await;
     assert_eq!(factor.status, 200);
-    assert!(factor.text.contains("authenticator app") && cookies(&factor).is_empty(), "{}", factor.text);
+    assert!(factor.text.contains("authenticator app"), "{}", factor.text);
+    // Loading the page again is no second sign-in: it is the same ticket.
+    assert_eq!(hidden(&at_factor(&t, &waits).await, "ticket"), hidden(&factor, "ticket"));
+    assert_eq!(t.get("/sign-in/factor").await.header("location"), "/sign-in", "another browser");
     is_a_safe_page(&factor);
     let (ticket, onward) = (hidden(&factor, "ticket"), hidden(&factor, "continue"));
     let fields = |code: &str| {
@@ -187,6 +191,15 @@ async fn a_second_factor_is_asked_for_on_the_way() {
     let again = prove(fields(&now(&t))).await;
     assert_eq!(again.status, 410);
     assert!(again.text.contains("action=\"/sign-in\""));
+    let late = at_factor(&t, &waits).await;
+    assert!(late.status == 410 && late.text.contains("action=\"/sign-in\""), "{}", late.text);
+    assert!(
+        entered
+            .headers
+            .get_all("set-cookie")
+            .iter()
+            .any(|line| line == "service_waiting=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0")
+    );
     t.run_jobs().await;
     t.finish().await;
 }

@@ -111,6 +111,29 @@ async fn app_admins_block_a_person_who_then_gets_no_code_and_no_token() {
 }
 
 #[tokio::test]
+async fn a_member_who_may_not_build_is_not_offered_to() {
+    let config = Config::for_tests().with(|policy: &mut Policy| policy.builders = Builders::Owners);
+    let t = platform(config).await;
+    let root = signed_in(&t, "root@example.com").await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let org = root.asks(t.post("/org").json(&json!({ "name": "Engines" }))).await.body;
+    let invite = json!({ "email": "ada@example.com", "role": "member" });
+    root.asks(t.post(&format!("/org/{}/members", org["id"].as_str().unwrap())).json(&invite)).await;
+    t.run_jobs().await;
+    let token = identity::testing::token_in(&mail_to(&t, "ada@example.com").expect("the invitation"));
+    let joined = ada.asks(t.post("/auth/accept-invite").json(&json!({ "token": token }))).await;
+    assert_eq!(joined.status, 200, "{}", joined.text);
+    let ada = browser(&t, "ada@example.com").await;
+    for path in ["/console", "/console?new=app"] {
+        let page = visit(&t, path, &ada).await;
+        assert!(page.status == 200 && page.text.contains("No apps yet"), "{}", page.text);
+        assert!(!page.text.contains("Create app") && !page.text.contains("Get started"), "{path}: {}", page.text);
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn people_who_build_nothing_see_their_account_and_no_console() {
     let config = Config::for_tests().with(|policy: &mut Policy| policy.builders = Builders::Owners);
     let t = platform(config).await;

@@ -427,3 +427,50 @@ async fn a_session_of_an_app_lets_in_that_app_and_nobody_else() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test]
+async fn an_mcp_client_signs_its_user_in_to_the_skills() {
+    let t = with_registration().await;
+    signed_in(&t, "ada@example.com").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let list = async |token: &str| {
+        let ask = t.post("/mcp").json(&json!({ "jsonrpc": "2.0", "id": 1, "method": "skills/list" }));
+        if token.is_empty() { ask.await } else { ask.header("authorization", &format!("Bearer {token}")).await }
+    };
+    // What the client is told leads it to the authorization server.
+    let place = format!("{}/.well-known/oauth-protected-resource/mcp", base(&t));
+    let says = |error: &str| format!("Bearer {error}scope=\"skills:read\", resource_metadata=\"{place}\"");
+    let refused = list("").await;
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, says("").as_str()));
+    let refused = list("none").await;
+    assert_eq!(refused.header("www-authenticate"), says("error=\"invalid_token\", "));
+    let metadata = t.get("/.well-known/oauth-protected-resource/mcp").await.body;
+    let resource = text(&metadata["resource"]);
+    assert_eq!(
+        (&metadata["authorization_servers"], resource.as_str()),
+        (&json!([base(&t)]), &*format!("{}/mcp", base(&t)))
+    );
+    let id = registered(&t).await;
+    let scope = text(&metadata["scopes_supported"][0]);
+    let granted = async |scope: &str, resource: &str| {
+        let (code, page) = agree(&t, &asked(&id, &[("resource", resource), ("scope", scope)]), &browser).await;
+        let given = redeem(&t, &id, &code, &[("resource", resource)]).await;
+        assert_eq!(given.status, 200, "{}", given.text);
+        (text(&given.body["access_token"]), page.text.replace("&#x2f;", "/"))
+    };
+    let (token, page) = granted(&scope, &resource).await;
+    assert!(page.contains("Skills") && page.contains("Read the skills that you installed"), "{page}");
+    let answer = list(&token).await;
+    assert_eq!((answer.status, &answer.body["result"]["skills"]), (200, &json!([])), "{}", answer.text);
+    for path in ["/auth/me", "/skills/installed", "/oauth/userinfo"] {
+        assert!([401, 403].contains(&with_token(&t, path, &token).await.status), "{path}: it opens nothing else");
+    }
+    let (token, _) = granted("openid", &resource).await;
+    let refused = list(&token).await;
+    assert_eq!(refused.refusal(), (403, "insufficient_scope"));
+    assert_eq!(refused.header("www-authenticate"), says("error=\"insufficient_scope\", "));
+    let (token, _) = granted("skills:read", "http://127.0.0.1:9701/mcp").await;
+    assert_eq!(list(&token).await.refusal(), (401, "unauthenticated"), "a token for another resource");
+    t.run_jobs().await;
+    t.finish().await;
+}

@@ -81,6 +81,17 @@ async fn a_skill_is_published_found_installed_and_reviewed_on_pages() {
     assert!(public.status == 200 && public.text.contains("Sign in to install"), "{}", public.text);
     assert!(public.text.contains("Nothing found") && public.text.contains("SKILL.md"), "{}", public.text);
     assert!(t.get("/marketplace/acme.none").header("accept", "text/html").await.status == 404);
+    // Search engines find it while it is public.
+    let canonical = format!("<link rel=\"canonical\" href=\"{}{skill}\">", base(&t));
+    assert!(public.text.replace("&#x2f;", "/").contains(&canonical), "{}", public.text);
+    assert!(public.text.contains("<meta name=\"description\" content=\"Reads files.\">"), "{}", public.text);
+    assert!(!public.text.contains("noindex"));
+    let list = t.get("/marketplace").await.text;
+    assert!(list.contains("rel=\"canonical\"") && !list.contains("noindex"), "{list}");
+    assert!(t.get("/marketplace?query=pdf").await.text.contains("noindex"), "a page of results");
+    t.janua.db.exec("UPDATE skill SET visibility = 'unlisted'", vec![]).await.unwrap();
+    assert!(t.get(&skill).await.text.contains("<meta name=\"robots\" content=\"noindex\">"));
+    t.janua.db.exec("UPDATE skill SET visibility = 'public'", vec![]).await.unwrap();
     let call = format!("POST /skills/{slug}.pdf-tools/install");
     let installed = told(&t, &bob, &call, &skill, &[("done", "skill_installed")]).await;
     assert!(
@@ -88,6 +99,13 @@ async fn a_skill_is_published_found_installed_and_reviewed_on_pages() {
         "{}",
         installed.text
     );
+    let mine = visit(&t, "/account/skills", &bob).await;
+    assert!(mine.status == 200 && mine.text.contains("Up to date") && !mine.text.contains("Update available"));
+    t.janua.db.exec("UPDATE skill SET latest_version = '1.1.0'", vec![]).await.unwrap();
+    let mine = visit(&t, "/account/skills", &bob).await;
+    assert!(mine.text.contains("Update available: 1.1.0") && mine.text.contains("Update</button>"), "{}", mine.text);
+    t.janua.db.exec("UPDATE skill SET latest_version = '1.0.0'", vec![]).await.unwrap();
+    assert!(visit(&t, "/account/skills", &ada).await.text.contains("No skills installed"));
     let call = format!("POST /skills/{slug}.pdf-tools/report");
     let reported = told(&t, &bob, &call, &skill, &[("reason", "spam"), ("done", "skill_reported")]).await;
     assert!(reported.text.contains("Report sent."), "{}", reported.text);

@@ -207,9 +207,8 @@ async fn a_new_password_leads_to_the_app_through_the_second_factor() {
     let now = |t: &TestJanua| totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     assert_eq!(bob.asks(t.post("/auth/2fa/enable").json(&json!({ "code": now(&t) }))).await.status, 200);
     t.advance(Duration::from_mins(1));
-    let asked = reset().await;
+    let asked = at_factor(&t, &reset().await).await;
     assert_eq!((asked.status, hidden(&asked, "continue")), (200, onward.clone()), "{}", asked.text);
-    assert!(cookies(&asked).is_empty(), "a second factor is still asked for");
     let (ticket, code) = (hidden(&asked, "ticket"), now(&t));
     let fields = [("ticket", &*ticket), ("code", &*code), ("continue", &*onward), ("method", "password")];
     let entered = submit(&t, "/sign-in/factor", &fields, "").await;

@@ -40,11 +40,7 @@ pub fn routes() -> Routes {
             "send a delivery again (dashboard)",
         )
         .fails(&[INACTIVE, STILL_PENDING])
-        .post(
-            "/apps/{appId}/webhooks/{webhookId}/recover",
-            recover_app_webhook,
-            "deliver what was missed (dashboard)",
-        )
+        .post("/apps/{appId}/webhooks/{webhookId}/recover", recover_app_webhook, "deliver missed events (dashboard)")
         .fails(&[INACTIVE])
 }
 

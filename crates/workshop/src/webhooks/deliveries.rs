@@ -15,7 +15,7 @@ use super::model::WebhookId;
 
 pub type DeliveryId = Id<Delivery>;
 
-/// Where a delivery is.
+/// The state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {

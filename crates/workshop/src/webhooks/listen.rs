@@ -2,7 +2,8 @@
 //! reported back. A listener is a webhook of its own kind, so the log shows its deliveries like any others.
 //!
 //! Deliveries wait in the queue until they have a result. A stream that breaks loses nothing: the next one sends what has
-//! no result yet.
+//! no result yet. A listener without a stream gets no deliveries after [`GRACE`], but stays for [`REST`]: when its stream
+//! comes back, the events that it missed are sent first.
 use std::{
     collections::{BTreeMap, HashSet},
     convert::Infallible,
@@ -55,14 +56,14 @@ pub fn routes() -> Routes {
         .get("/webhooks/listen", listen, "receive deliveries over a stream of events")
         .answers::<String>(200, "text/event-stream")
         .fails(&[UNKNOWN_EVENT_TYPES, NO_STREAM, TOO_MANY])
-        .post("/webhooks/listen/{id}/results", report_results, "report what became of streamed deliveries")
+        .post("/webhooks/listen/{id}/results", report_results, "report the outcomes of streamed deliveries")
         .get("/apps/{appId}/webhooks/listen", listen_to_app, "receive deliveries over a stream of events (dashboard)")
         .answers::<String>(200, "text/event-stream")
         .fails(&[UNKNOWN_EVENT_TYPES, NO_STREAM, TOO_MANY])
         .post(
             "/apps/{appId}/webhooks/listen/{webhookId}/results",
             report_app_results,
-            "report what became of streamed deliveries (dashboard)",
+            "report the outcomes of streamed deliveries (dashboard)",
         )
 }
 
@@ -72,8 +73,14 @@ pub const TOO_MANY: Code =
     Code::new(409, "too_many_listeners", "The app has the maximum number of listeners. Stop one first.");
 /// Listeners of one app at a time.
 const MOST: usize = 10;
-/// How long a listener waits for its stream to come back.
+/// Listeners of one app that can still be resumed.
+const MOST_RESTING: u32 = 20;
+/// How long a listener without a stream gets deliveries.
 const GRACE: Duration = Duration::from_mins(10);
+/// How long it can be resumed after that: a laptop sleeps over a weekend.
+const REST: Duration = Duration::from_hours(72);
+/// A transaction that is under way when a listener comes to rest may write events from before.
+const OVERLAP: Duration = Duration::from_mins(1);
 /// How often it is put off while the stream lives.
 const PUT_OFF: Duration = Duration::from_mins(1);
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -144,15 +151,24 @@ async fn open(janua: &Janua, caller: InApp<Admin>, wishes: Wishes, headers: &Hea
     Ok(response)
 }
 
-/// The caller's own listener that is still there.
+/// The caller's own listener that is still there. One that came to rest gets what happened since.
 async fn resume(janua: &Janua, caller: &InApp<Admin>, id: WebhookId) -> Result<Option<Webhook>> {
-    let (account, now) = (caller.session.account().id, janua.clock.now());
-    let found = Webhook::find(&janua.db, caller.application.id, id).await?;
-    let found = found.filter(|webhook| webhook.is_listener_of(account) && webhook.listens_until > Some(now));
-    if found.is_some() {
-        Webhook::put_off(&janua.db, id, now.plus(GRACE + PUT_OFF)).await?;
-    }
-    Ok(found)
+    let (app, account, now) = (caller.application.id, caller.session.account().id, janua.clock.now());
+    transact!(janua, async |tx| {
+        caller.hold(tx).await?;
+        let found = Webhook::hold(tx, app, id).await?.filter(|webhook| webhook.is_listener_of(account));
+        let Some(Webhook { is_active, listens_until: Some(until), .. }) = found else { return Ok(None) };
+        if !is_active {
+            if Webhook::count_listeners(tx, app, now).await? >= MOST {
+                return Err(TOO_MANY.into());
+            }
+            let since = until.minus(OVERLAP);
+            let job = Recover { app, webhook: id, since, after: (since, String::new()) };
+            jobs::enqueue(tx, janua, now, &job).await?;
+        }
+        Webhook::resume(tx, id, now.plus(GRACE + PUT_OFF)).await?;
+        Ok(found.map(|listener| Webhook { is_active: true, ..listener }))
+    })
 }
 
 async fn begin(janua: &Janua, caller: &InApp<Admin>, wishes: Wishes) -> Result<Webhook> {
@@ -195,6 +211,10 @@ async fn begin(janua: &Janua, caller: &InApp<Admin>, wishes: Wishes) -> Result<W
         caller.hold(tx).await?;
         if Webhook::count_listeners(tx, app_id, now).await? >= MOST {
             return Err(TOO_MANY.into());
+        }
+        // Each start of a command line leaves one.
+        for webhook in Webhook::delete_resting(tx, app_id, MOST_RESTING).await? {
+            jobs::enqueue(tx, janua, now, &Clear { webhook }).await?;
         }
         caller.record(tx, janua, &WebhookListenerStarted { webhook_id: id.to_string() }).await?;
         webhook.insert(tx).await?;
@@ -303,10 +323,15 @@ impl Stream {
         }
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
-            if !self.may_listen().await? {
+            let rests = self.rests().await?;
+            if rests.is_none() || !self.may_listen().await? {
                 return Ok(Some(
                     self.end("session_ended", "The session has ended, or may no longer listen to this app."),
                 ));
+            }
+            if rests == Some(true) {
+                // This node could not put it off, or the clock was moved: a new stream resumes it.
+                return Ok(Some(self.end("restarting", "The listener must be resumed.")));
             }
         }
         let now = self.janua.clock.now();
@@ -337,6 +362,12 @@ impl Stream {
         Ok(Some(text))
     }
 
+    /// Whether the listener has come to rest under a stream; nothing when it was deleted.
+    async fn rests(&self) -> db::Result<Option<bool>> {
+        let found = Webhook::find(&self.janua.db, self.app, self.listener.id).await?;
+        Ok(found.map(|listener| !listener.is_active))
+    }
+
     /// Whether the session lives and its user is still an admin of the app.
     async fn may_listen(&self) -> db::Result<bool> {
         let session = StoredSession::find(&self.janua.db, self.session).await?;
@@ -344,8 +375,7 @@ impl Stream {
             return Ok(false);
         }
         let reached = Application::reach(&self.janua.db, self.app, self.account).await?;
-        let is_there = Webhook::find(&self.janua.db, self.app, self.listener.id).await?.is_some();
-        Ok(is_there && reached.is_some_and(|reached| reached.role >= Role::Admin))
+        Ok(reached.is_some_and(|reached| reached.role >= Role::Admin))
     }
 
     /// The webhook that signs: the mirrored one as it is now, or the listener itself.
@@ -376,7 +406,7 @@ struct Results {
     results: Vec<Outcome>,
 }
 
-/// What became of one delivery.
+/// The outcome of one delivery.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
@@ -470,12 +500,14 @@ fn with(before: Delivery, outcome: Outcome, now: Timestamp) -> Delivery {
     }
 }
 
-/// Deletes listeners whose time is over, and what is left of them.
+/// Lets listeners rest whose stream did not come back, and deletes those that rested long enough with what is left of them.
 pub async fn tidy(janua: &Janua) -> db::Result<()> {
     let now = janua.clock.now();
-    for Webhook { app_id: app, id, .. } in Webhook::expired_listeners(&janua.db, now).await? {
+    Webhook::rest_listeners(&janua.db, now).await?;
+    let before = now.minus(REST);
+    for Webhook { app_id: app, id, .. } in Webhook::expired_listeners(&janua.db, before).await? {
         db::transact!(janua.db, async |tx| {
-            if Webhook::delete_expired(tx, id, now).await? {
+            if Webhook::delete_expired(tx, id, before).await? {
                 end_listening(tx, janua, app, id).await?;
             }
             Ok::<_, db::Error>(())

@@ -77,7 +77,7 @@ pub fn feature(config: &Config) -> Feature {
         .release(|janua| {
             Box::pin(async move { model::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })
-        .task(|janua| Box::pin(dispatch::run(janua)))
+        .task("webhooks.dispatch", |janua| Box::pin(dispatch::run(janua)))
 }
 
 /// The webhooks of an organization's apps.

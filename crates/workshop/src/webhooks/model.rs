@@ -174,11 +174,13 @@ impl Webhook {
         tx.opt(holding!("SELECT * FROM webhook WHERE app_id = $1 AND id = $2"), params![app, id]).await
     }
 
+    /// Listeners at rest are not shown.
     pub async fn page(db: &Db, app: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
             "SELECT * FROM webhook WHERE app_id = $1 AND (created_at, id) < ($2, $3)
+               AND (listens_until IS NULL OR is_active = $5)
              ORDER BY created_at DESC, id DESC LIMIT $4",
-            params![app, below.at, &below.id, most],
+            params![app, below.at, &below.id, most, true],
         )
         .await
     }
@@ -208,7 +210,29 @@ impl Webhook {
         db.exec(sql, params![id, until]).await.map(drop)
     }
 
-    /// Listeners whose stream did not come back.
+    /// A stream came back.
+    pub async fn resume(tx: &mut Tx, id: WebhookId, until: Timestamp) -> db::Result<()> {
+        let sql = "UPDATE webhook SET listens_until = $2, is_active = $3 WHERE id = $1 AND listens_until IS NOT NULL";
+        tx.send(sql, params![id, until, true]).await
+    }
+
+    /// Listeners whose stream did not come back get no more deliveries.
+    pub async fn rest_listeners(db: &Db, now: Timestamp) -> db::Result<u64> {
+        let sql = "UPDATE webhook SET is_active = $2 WHERE listens_until <= $1 AND is_active = $3";
+        db.exec(sql, params![now, false, true]).await
+    }
+
+    /// Deletes listeners of an app that rest, but for the latest so many.
+    pub async fn delete_resting(tx: &mut Tx, app: ApplicationId, but: u32) -> db::Result<Vec<WebhookId>> {
+        let sql = "DELETE FROM webhook WHERE id IN
+                       (SELECT id FROM webhook WHERE app_id = $1 AND listens_until IS NOT NULL AND is_active = $2
+                        ORDER BY listens_until DESC LIMIT 100 OFFSET $3)
+                   RETURNING id";
+        let gone: Vec<(WebhookId,)> = tx.put(sql, params![app, false, but]).await?;
+        Ok(gone.into_iter().map(|(id,)| id).collect())
+    }
+
+    /// Listeners without a stream since a moment.
     pub async fn expired_listeners(db: &Db, now: Timestamp) -> db::Result<Vec<Self>> {
         let sql = "SELECT * FROM webhook WHERE listens_until <= $1 ORDER BY listens_until LIMIT 500";
         db.all(sql, params![now]).await

@@ -132,24 +132,24 @@ macro_rules! told { ($(#[doc = $about:literal] $type:ident { $($(#[doc = $doc:li
 )+ } }
 
 told! {
-    /// Somebody signed in to the app.
+    /// A user signed in to the app.
     UserSignedIn {
         session_id: String,
-        /// How they proved who they are, such as `pwd` and `mfa`.
+        /// The methods of the user's proof, such as `pwd` and `mfa`.
         methods: Vec<String>,
         device: String,
     }
-    /// Somebody made an account.
+    /// A user created an account.
     UserCreated {}
-    /// Somebody switched a second factor on.
+    /// A user switched a second factor on.
     UserMfaEnabled { factor: String, }
-    /// Somebody switched a second factor off.
+    /// A user switched a second factor off.
     UserMfaDisabled { factor: String, }
-    /// Somebody added a passkey.
+    /// A user added a passkey.
     UserPasskeyAdded { credential_id: String, device_name: String, }
-    /// Somebody removed a passkey.
+    /// A user removed a passkey.
     UserPasskeyRemoved { credential_id: String, }
-    /// Somebody proved that an address is theirs.
+    /// A user verified their email.
     UserEmailVerified {}
     /// A session ended before its time.
     SessionRevoked {

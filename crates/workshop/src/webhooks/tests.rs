@@ -5,6 +5,7 @@ mod disabling;
 mod events;
 mod guard;
 mod libraries;
+mod listening;
 mod manage;
 mod rebinding;
 mod rotation;

@@ -318,6 +318,8 @@ async fn f_w8_a_domain_that_leads_elsewhere_is_told_once_a_day_and_switched_off_
     let astray = site.shown("shop.example.test").await;
     assert_eq!(state(&astray), ("misconfigured", Some("points_elsewhere")), "{astray}");
     assert!(site.serves("shop.example.test").await.is_some(), "still served");
+    let delivery = site.ada.asks(site.t.get(&format!("/apps/{}/cdn", id(&site.app)))).await;
+    assert_eq!(delivery.body["domains"][0]["status"], "misconfigured", "{}", delivery.text);
     let told = |site: &Site| {
         let mails = site.t.mailbox.mails();
         mails.iter().filter(|mail| mail.contains("Subject: Your domain leads elsewhere")).count()

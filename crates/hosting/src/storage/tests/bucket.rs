@@ -89,10 +89,15 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mood: Arc<Mood>, 
 }
 
 async fn shop_behind_a_wire() -> (Shop, Wire) {
+    shop_in_a_hurry(Config::for_tests().request_timeout).await
+}
+
+/// One whose requests may take so long.
+async fn shop_in_a_hurry(request_timeout: Duration) -> (Shop, Wire) {
     let server = S3Server::start().await;
     let wire = Wire::to(&server).await;
     let data_dir = wire.folder.path().to_owned();
-    let config = Config { s3_url: Some(wire.url.parse().unwrap()), data_dir, ..server.config() };
+    let config = Config { s3_url: Some(wire.url.parse().unwrap()), data_dir, request_timeout, ..server.config() };
     (Shop::with(config, Some(server)).await, wire)
 }
 
@@ -141,6 +146,34 @@ async fn fw3_an_upload_survives_a_bucket_that_stops_falls_silent_or_breaks_off()
     assert_eq!(shop.usage().await, (1, 200_000), "counted once");
     shop.let_files_go().await;
     assert_eq!(shop.files(), 1, "of the attempts before nothing is left");
+    shop.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fw3_an_upload_is_completed_though_it_takes_longer_than_a_request() {
+    let (shop, wire) = shop_in_a_hurry(Duration::from_secs(4)).await;
+    let words = vec![b'w'; 300_000];
+    let offer = shop.presign(&new("a.txt", words.len())).await.body;
+    let id = text(&offer["objectId"]);
+    assert_eq!(shop.put(&offer, &words).await, 200);
+    wire.mood.delay_ms.store(500, SeqCst);
+    let (nothing, mut refusals) = (json!({}), 0);
+    let done = loop {
+        let began = clock();
+        let done = shop.finalize(&id, &nothing).await;
+        shop.t.advance(began.elapsed());
+        if done.status == 200 || refusals == 8 {
+            break done;
+        }
+        assert_eq!((done.refusal(), done.header("retry-after")), ((503, "finalize_underway"), "5"), "{}", done.text);
+        refusals += 1;
+    };
+    assert_eq!((done.status, &done.body["status"]), (200, &json!("ready")), "{}", done.text);
+    assert!(refusals > 0, "it took longer than one request");
+    wire.heal();
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM storage_file";
+    let (files,): (i64,) = shop.t.janua.db.one(sql, db::params![]).await.unwrap();
+    assert_eq!(files, 2, "what was uploaded, and one copy: no request began anew");
     shop.finish().await;
 }
 

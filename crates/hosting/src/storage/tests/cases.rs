@@ -75,6 +75,39 @@ async fn w13_an_upload_url_is_for_one_file_in_one_way_until_one_moment() {
 }
 
 #[tokio::test]
+async fn w13_an_upload_url_takes_two_bodies_at_once_at_the_most() {
+    let shop = Shop::open().await;
+    let offer = shop.presign(&new("a.txt", 5)).await.body;
+    let url = text(&offer["uploadUrl"]);
+    let (ends, waiting): (Vec<_>, Vec<_>) = (0..2).map(|_| tokio::sync::oneshot::channel::<()>()).unzip();
+    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let hanging = join_all(waiting.into_iter().map(|end| {
+        let begun = begun.clone();
+        let bytes = stream::once(async move {
+            begun.send(()).unwrap();
+            let _dropped = end.await;
+            Ok::<_, std::io::Error>(Bytes::from_static(b"words"))
+        });
+        let put = shop.t.ask(Method::PUT, path_of(&url)).header("content-type", "text/plain");
+        put.header("content-length", "5").body(Body::from_stream(bytes)).send()
+    }));
+    let others = async {
+        begins.recv().await;
+        begins.recv().await;
+        let refused = shop.put_here(&url, "text/plain", b"words").await;
+        assert_eq!((refused.refusal(), refused.header("retry-after")), ((409, "upload_underway"), "5"));
+        drop(ends);
+    };
+    let (both, ()) = tokio::join!(hanging, others);
+    assert!(both.iter().all(|answer| answer.status == 204), "{} {}", both[0].text, both[1].text);
+    assert_eq!(shop.put(&offer, b"words").await, 204, "their places are free again");
+    assert_eq!(shop.finalize(&text(&offer["objectId"]), &json!({})).await.status, 200);
+    shop.let_files_go().await;
+    assert_eq!(shop.files(), 1);
+    shop.finish().await;
+}
+
+#[tokio::test]
 async fn w14_an_upload_ends_once() {
     for shop in [Shop::open().await, Shop::in_bucket().await] {
         let offer = shop.presign(&new("a.txt", 5)).await.body;

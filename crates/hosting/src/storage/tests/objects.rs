@@ -203,7 +203,7 @@ async fn what_expires_is_gone_at_its_moment_and_swept_after_it() {
     assert_eq!(shop.files(), 1, "an upload that never came is forgotten too");
     let user = end_user_again(&shop).await;
     let listed = shop.ask_as(&user, Method::GET, "/storage/objects").await;
-    assert_eq!(listed.body["usage"], json!({ "objects": 1, "bytes": 5, "limitBytes": null }));
+    assert_eq!(listed.body["usage"], json!({ "objects": 1, "bytes": 5, "limitBytes": null, "countedBytes": 5 }));
     assert_eq!(listed.body["objects"][0]["id"], kept["id"]);
     shop.finish().await;
 }
@@ -224,7 +224,7 @@ async fn members_see_and_delete_the_objects_of_their_app() {
     let listed = shop.admin.asks(shop.t.get(&path)).await;
     assert_eq!(listed.body["objects"][0]["id"], object["id"], "{}", listed.text);
     assert_eq!(listed.body["objects"][0]["downloadUrl"], Value::Null);
-    assert_eq!(listed.body["usage"], json!({ "objects": 1, "bytes": 5, "limitBytes": null }));
+    assert_eq!(listed.body["usage"], json!({ "objects": 1, "bytes": 5, "limitBytes": null, "countedBytes": 5 }));
     let of_nobody = shop.admin.asks(shop.t.get(&format!("{path}?ownerId={}", shop.admin.id))).await;
     assert_eq!(of_nobody.body["objects"], json!([]));
     let content = format!("{path}/{}/content", text(&object["id"]));
@@ -302,7 +302,7 @@ async fn reading_knows_ranges_tags_and_heads() {
         }
         let outside = asked("range", "bytes=10-").await;
         assert_eq!((outside.status, outside.header("content-range")), (416, "bytes */10"));
-        for odd in ["bytes=4-2", "bytes=0-1,3-4", "lines=1-2", "bytes=x-y"] {
+        for odd in ["bytes=4-2", "bytes=0-1,3-4", "lines=1-2", "bytes=x-y", "bytes=+1-2"] {
             assert_eq!(asked("range", odd).await.status, 200, "{odd}");
         }
         assert_eq!(asked("if-none-match", &tag).await.status, 304);
@@ -312,4 +312,21 @@ async fn reading_knows_ranges_tags_and_heads() {
         assert_eq!((head.status, head.header("content-length"), head.bytes.len()), (200, "10", 0));
         shop.finish().await;
     }
+}
+
+#[tokio::test]
+async fn the_limit_of_an_organization_stands_beside_the_bytes_of_all_its_apps() {
+    let shop = Shop::with_plans("[plans.free.limits]\nstorage_bytes = 100\nstorage_bytes_per_user = 50").await;
+    shop.store("a.txt", "text/plain", b"words").await;
+    let other = shop.admin.asks(shop.t.post("/apps").json(&json!({ "name": "Second" }))).await.body;
+    let path = format!("/apps/{}/storage", text(&other["id"]));
+    let put = shop.admin.asks(shop.t.post(&format!("{path}?name=b.txt"))).header("content-type", "text/plain");
+    assert_eq!(put.header("content-length", "3").body("abc").await.status, 200);
+    let listed = shop.admin.asks(shop.t.get(&path)).await;
+    let usage = json!({ "objects": 1, "bytes": 3, "limitBytes": 100, "countedBytes": 8 });
+    assert_eq!(listed.body["usage"], usage, "{}", listed.text);
+    let own = shop.ask(Method::GET, "/storage/objects").await;
+    let usage = json!({ "objects": 1, "bytes": 5, "limitBytes": 50, "countedBytes": 5 });
+    assert_eq!(own.body["usage"], usage, "a user has a limit of their own: {}", own.text);
+    shop.finish().await;
 }

@@ -1,15 +1,19 @@
 //! Resumable uploads (tus 1.0).
+use std::time::Duration;
+
 use axum::{body::Body, http::Method};
 use bytes::Bytes;
 use data_encoding::BASE64;
+use db::params;
 use futures_util::stream;
 use kernel::{
     crypto::{digest, hash},
-    testing::{Answer, Ask},
+    testing::{Answer, Ask, join_all},
 };
 use serde_json::json;
 
-use super::{Shop, path_of};
+use super::{Shop, objects::end_user_again, path_of};
+use crate::storage::{finalize, model::StorageObject};
 
 fn tus<'a>(shop: &'a Shop, method: Method, path: &str) -> Ask<'a> {
     shop.ask(method, path).header("tus-resumable", "1.0.0")
@@ -116,5 +120,102 @@ async fn two_who_go_on_at_once_do_not_mix() {
     let object = shop.ask(Method::GET, &format!("/storage/objects/{id}")).await.body;
     let bytes = shop.read(object["downloadUrl"].as_str().unwrap()).await.1;
     assert!([b"aaaa".to_vec(), b"bbbb".to_vec()].contains(&bytes));
+    shop.finish().await;
+}
+
+#[tokio::test]
+async fn an_upload_may_take_days() {
+    let mut shop = Shop::open().await;
+    let path = path_of(create(&shop, 6).await.header("location")).to_owned();
+    for (place, part) in ["ab", "cd", "ef"].into_iter().enumerate() {
+        if place > 0 {
+            shop.t.advance(Duration::from_hours(20));
+            shop.t.run_jobs().await;
+            shop.user = end_user_again(&shop).await;
+        }
+        let sent = patch(&shop, &path, place * 2).body(part).await;
+        assert_eq!(sent.status, 204, "{}", sent.text);
+    }
+    let id = path.rsplit('/').next().unwrap();
+    let object = shop.ask(Method::GET, &format!("/storage/objects/{id}")).await.body;
+    assert_eq!((&object["status"], &object["sha256"]), (&json!("ready"), &json!(hash(b"abcdef"))));
+    shop.let_files_go().await;
+    assert_eq!(shop.files(), 1, "the pieces are gone");
+    shop.finish().await;
+}
+
+/// An upload whose bytes are all there, and whose server died before it became ready.
+async fn unfinished(shop: &Shop) -> (String, StorageObject) {
+    let path = path_of(create(shop, 4).await.header("location")).to_owned();
+    assert_eq!(patch(shop, &path, 0).body("abc").await.status, 204);
+    let id = path.rsplit('/').next().unwrap();
+    let db = &shop.t.janua.db;
+    db.exec("UPDATE storage_object SET size = 3 WHERE id = $1", params![id]).await.unwrap();
+    let object = StorageObject::find(db, id.parse().unwrap()).await.unwrap().unwrap();
+    (path, object)
+}
+
+#[tokio::test]
+async fn those_that_complete_an_upload_at_once_all_get_it() {
+    let shop = Shop::open().await;
+    for _ in 0..4 {
+        let (path, _) = unfinished(&shop).await;
+        let heads = join_all((0..8).map(|_| tus(&shop, Method::HEAD, &path).send())).await;
+        for head in heads {
+            assert_eq!((head.status, head.header("upload-offset")), (204, "3"), "{}", head.text);
+        }
+        // Other nodes do not know of each other's work.
+        let (_, object) = unfinished(&shop).await;
+        let nobody = tenancy::events::By::default();
+        let nodes = join_all((0..8).map(|_| finalize::finish(&shop.t.janua, object.clone(), None, &nobody))).await;
+        for done in nodes {
+            let done = done.unwrap();
+            assert!(done.is_ready() && done.sha256 == Some(hash(b"abc")));
+        }
+    }
+    shop.let_files_go().await;
+    assert_eq!(shop.files(), 8, "one for each object");
+    shop.t.happened().await;
+    shop.finish().await;
+}
+
+#[tokio::test]
+async fn an_empty_part_changes_nothing() {
+    let shop = Shop::open().await;
+    let path = path_of(create(&shop, 2).await.header("location")).to_owned();
+    let empty = patch(&shop, &path, 0).header("upload-checksum", &format!("sha256 {}", BASE64.encode(&digest(b""))));
+    let empty = empty.body(Body::from_stream(stream::empty::<std::io::Result<Bytes>>())).await;
+    assert_eq!((empty.status, empty.header("upload-offset")), (204, "0"), "{}", empty.text);
+    assert_eq!(patch(&shop, &path, 0).body("ab").await.status, 204);
+    shop.let_files_go().await;
+    assert_eq!(shop.files(), 1);
+    shop.finish().await;
+}
+
+#[tokio::test]
+async fn so_many_requests_may_go_on_with_one_upload_at_once() {
+    let shop = Shop::open().await;
+    let path = path_of(create(&shop, 4).await.header("location")).to_owned();
+    let (ends, waiting): (Vec<_>, Vec<_>) = (0..2).map(|_| tokio::sync::oneshot::channel::<()>()).unzip();
+    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let hanging = join_all(waiting.into_iter().map(|end| {
+        let begun = begun.clone();
+        let rest = stream::once(async move {
+            begun.send(()).unwrap();
+            let _dropped = end.await;
+            Ok::<_, std::io::Error>(Bytes::from_static(b"abcd"))
+        });
+        patch(&shop, &path, 0).body(Body::from_stream(rest)).send()
+    }));
+    let others = async {
+        begins.recv().await;
+        begins.recv().await;
+        let refused = patch(&shop, &path, 0).body("abcd").await;
+        assert_eq!((refused.refusal(), refused.header("retry-after")), ((409, "upload_underway"), "5"));
+        drop(ends);
+    };
+    let (mut both, ()) = tokio::join!(hanging, others);
+    both.sort_by_key(|answer| answer.status);
+    assert_eq!((both[0].status, both[1].refusal()), (204, (409, "offset_conflict")));
     shop.finish().await;
 }

@@ -1,4 +1,4 @@
-//! Objects as files in the data folder. Clients put them through this server, at addresses that it has signed.
+//! Objects as files in the data folder. Clients write them through this server, to URLs that it has signed.
 mod files;
 
 use std::{
@@ -18,7 +18,7 @@ use crate::{
     crypto::{MacKey, Vault, same},
 };
 
-/// What the key that signs addresses is for.
+/// The purpose of the key that signs URLs.
 const PURPOSE: &str = "objects:put";
 /// How much is gathered in memory before it is written, in bytes and pieces.
 const GATHERED: usize = 256 * 1024;
@@ -195,7 +195,7 @@ fn joined<T>(outcome: Result<io::Result<T>, JoinError>) -> io::Result<T> {
     outcome.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// Without the path, which is nobody's business.
+/// Without the path, which must not be shown.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 fn away(error: io::Error) -> ObjectError {
     match error.kind() {

@@ -26,14 +26,14 @@ use crate::{
 /// Where objects are read and put under the base URL, when no other server does it.
 pub const PATH: &str = "/files";
 
-/// What a name stands for never changes, so nobody need ask twice.
+/// The object of a name never changes, so caches may keep it for good.
 pub const KEPT_FOR_GOOD: &str = "public, max-age=31536000, immutable";
 
 /// A place for objects.
 pub trait Objects: Send + Sync {
-    /// Where whoever knows this address may put one object: the slot's, and no other.
+    /// A URL by which a client may write one object: the slot's, and no other.
     fn signed_put(&self, slot: &Slot<'_>) -> String;
-    /// Where whoever knows this address may read one object for a while; nothing where only this server reads them.
+    /// A URL by which a client may read one object for a while; none where only this server reads them.
     fn signed_get(&self, view: &View<'_>) -> Option<String>;
     /// Whole or not at all, over what was there; durable once it answers.
     fn put<'a>(&'a self, new: New<'a>, bytes: Source<'a>) -> Doing<'a, Stored>;
@@ -43,13 +43,14 @@ pub trait Objects: Send + Sync {
     fn head<'a>(&'a self, key: &'a Key) -> Doing<'a, Option<u64>>;
     /// The same bytes under another name, durable once it answers; `false` when there is nothing to copy.
     fn copy<'a>(&'a self, from: &'a Key, to: &'a Key) -> Doing<'a, bool>;
-    /// What is not there is deleted already.
+    /// Deletes an object. A missing one counts as deleted.
     fn delete<'a>(&'a self, key: &'a Key) -> Doing<'a, ()>;
-    /// Those in a folder and below it, in the order of their names, after one of them; at most [`LISTED`] at a time.
+    /// Those in a folder and below it, in the order of their names, after one of them; at most [`LISTED`] at a time,
+    /// and none only at the end. The folder without a name has all.
     fn list<'a>(&'a self, folder: &'a str, after: Option<&'a Key>) -> Doing<'a, Vec<Listed>>;
-    /// Where everybody may read it.
+    /// The public URL of an object.
     fn public_url(&self, key: &Key) -> String;
-    /// Whether what clients put comes by this server. If not, somebody has to look whether it came.
+    /// Whether uploads of clients come by this server. If not, a job has to check whether they arrived.
     fn is_put_here(&self) -> bool;
     /// Whether objects could be written now.
     fn check(&self) -> Doing<'_, ()>;
@@ -130,7 +131,7 @@ impl<'a> New<'a> {
     }
 }
 
-/// What was put.
+/// The object that a client wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
     pub length: u64,
@@ -182,6 +183,17 @@ pub fn from_config(config: &Config, vault: &Vault, clock: &Clock) -> Result<Arc<
         Some(bucket) => Ok(Arc::new(bucket)),
         None => Ok(Arc::new(folder::Folder::new(config, vault))),
     }
+}
+
+/// Both places where objects can be: the data folder, and the bucket of the settings if they have one.
+pub struct Places {
+    pub folder: Arc<dyn Objects>,
+    pub bucket: Option<Arc<dyn Objects>>,
+}
+
+pub fn folder_and_bucket(config: &Config, vault: &Vault, clock: &Clock) -> Result<Places, String> {
+    let bucket = s3::S3::from_config(config, clock)?.map(|bucket| Arc::new(bucket) as Arc<dyn Objects>);
+    Ok(Places { folder: Arc::new(folder::Folder::new(config, vault)), bucket })
 }
 
 /// Where this server itself shows an object.

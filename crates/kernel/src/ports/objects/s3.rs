@@ -1,4 +1,4 @@
-//! Objects in a bucket of an S3-compatible server. Clients put them there, at addresses signed with the bucket's key.
+//! Objects in a bucket of an S3-compatible server. Clients write them there, to URLs signed with the bucket's key.
 mod parts;
 
 use std::{io, ops::Range, time::Duration};
@@ -171,21 +171,35 @@ impl Objects for S3 {
 
     fn list<'a>(&'a self, folder: &'a str, after: Option<&'a Key>) -> Doing<'a, Vec<Listed>> {
         Box::pin(async move {
-            let mut list = self.bucket.list_objects_v2(Some(&self.credentials));
-            list.with_prefix(format!("{folder}/"));
-            list.with_max_keys(LISTED);
-            if let Some(after) = after {
-                list.with_start_after(after.as_str());
+            let mut after = after.map(|key| key.as_str().to_owned());
+            loop {
+                let mut list = self.bucket.list_objects_v2(Some(&self.credentials));
+                if !folder.is_empty() {
+                    list.with_prefix(format!("{folder}/"));
+                }
+                list.with_max_keys(LISTED);
+                if let Some(after) = &after {
+                    list.with_start_after(after.as_str());
+                }
+                let answer = send(self.client.get(self.sign(&list, self.soon())), TIMEOUT).await?;
+                let said = text(expect_success(answer)?, TIMEOUT).await?;
+                let found = ListObjectsV2::parse_response(&said).map_err(unreadable)?;
+                let last = found.contents.last().map(|object| object.key.clone());
+                let listed: Vec<_> = found
+                    .contents
+                    .into_iter()
+                    .filter_map(|object| {
+                        let changed: jiff::Timestamp = object.last_modified?.parse().ok()?;
+                        let changed_at = Timestamp(changed.as_millisecond());
+                        Some(Listed { key: Key::parse(&object.key)?, length: object.size?, changed_at })
+                    })
+                    .collect();
+                // A page on which nothing is ours is not the end.
+                if last.is_none() || !listed.is_empty() {
+                    return Ok(listed);
+                }
+                after = last;
             }
-            let answer = send(self.client.get(self.sign(&list, self.soon())), TIMEOUT).await?;
-            let said = text(expect_success(answer)?, TIMEOUT).await?;
-            let found = ListObjectsV2::parse_response(&said).map_err(unreadable)?;
-            let listed = found.contents.into_iter().filter_map(|object| {
-                let changed: jiff::Timestamp = object.last_modified?.parse().ok()?;
-                let changed_at = Timestamp(changed.as_millisecond());
-                Some(Listed { key: Key::parse(&object.key)?, length: object.size?, changed_at })
-            });
-            Ok(listed.collect())
         })
     }
 
@@ -247,7 +261,7 @@ fn expect_success(answer: Response) -> Result<Response, ObjectError> {
     }
 }
 
-/// The address would show the signature.
+/// The URL would show the signature.
 fn unreachable(error: reqwest::Error) -> ObjectError {
     ObjectError::Away(error.without_url().to_string())
 }

@@ -98,7 +98,7 @@ pub(super) struct Line {
 
 type Connection = http1::Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>;
 
-/// What went wrong, and the request when nothing of it was sent.
+/// The failure, and the request when nothing of it was sent.
 type Unanswered = (hyper::Error, Option<Request<Full<Bytes>>>);
 
 impl Line {
@@ -154,7 +154,7 @@ async fn along<T>(connection: &mut Option<Pin<Box<Connection>>>, wanted: impl Fu
     .await
 }
 
-/// How it ended is told to whoever waits for an answer.
+/// The request that waits for an answer gets the outcome.
 fn move_along(connection: &mut Option<Pin<Box<Connection>>>, cx: &mut Context<'_>) {
     if connection.as_mut().is_some_and(|lasting| lasting.poll_unpin(cx).is_ready()) {
         *connection = None;

@@ -1,4 +1,4 @@
-//! Connections nobody uses at the moment.
+//! Connections that are not in use.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

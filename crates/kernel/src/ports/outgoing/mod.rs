@@ -57,7 +57,7 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// What the other side said, whatever its status.
+/// The answer of the other side, with any status.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: StatusCode,
@@ -67,7 +67,8 @@ pub struct Reply {
     pub is_cut: bool,
 }
 
-/// Why there is no answer. What is said of it may be shown to whoever chose the address; it names no address of ours.
+/// The reason why there is no answer. Its text may be shown to the user who chose the URL; it names no IP address of
+/// ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoReply {
     #[error("must start with https://")]
@@ -81,7 +82,7 @@ pub enum NoReply {
     OddForm(String),
     #[error("there is no such host")]
     NoSuchHost,
-    #[error("leads to a private or reserved address")]
+    #[error("leads to a private or reserved IP address")]
     Inside(IpAddr),
     #[error("no name server answered")]
     NoNameServer,
@@ -93,7 +94,7 @@ pub enum NoReply {
 }
 
 impl NoReply {
-    /// Whether the address itself is refused: nothing was sent, and nothing will be unless the address changes.
+    /// Whether the URL itself is refused: nothing was sent, and nothing will be unless the URL changes.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -107,9 +108,9 @@ impl NoReply {
     }
 }
 
-/// A URL to which requests are to go, as somebody wrote it down. What is requested is what is written, to the letter: other
-/// programs, and people, may read the odd forms (backslashes, user parts, dots in paths, numbers for hosts) as another
-/// place than we do. A host in capitals, a port that goes without saying and a missing first slash mean the same to all.
+/// Parses a URL for requests, as a user wrote it. The request goes to exactly that text: other programs, and people,
+/// may read the odd forms (backslashes, user parts, dots in paths, numbers for hosts) as another place than we do. A
+/// host in capitals, a port that goes without saying and a missing first slash mean the same to all.
 pub fn endpoint(text: &str) -> Result<Url, NoReply> {
     let odd = |why: &str| NoReply::OddForm(why.to_owned());
     let url = Url::parse(text).map_err(|_| odd("must be a URL"))?;
@@ -167,7 +168,7 @@ pub struct Allowed {
 pub struct Outgoing {
     guard: Arc<Guard>,
     authorities: Vec<CertificateDer<'static>>,
-    /// Made at the first request: reading the system's authorities takes a while, and many servers call nobody.
+    /// Made at the first request: reading the system's authorities takes a while, and many servers send no requests.
     made: OnceLock<Client>,
 }
 
@@ -195,7 +196,7 @@ impl Outgoing {
         Self { guard: Arc::new(guard), authorities, made: OnceLock::new() }
     }
 
-    /// The addresses of a host, each of which may be connected to: public ones, and where permits allow it.
+    /// The IP addresses of a host, each of which may be connected to: public ones, and where permits allow it.
     pub async fn addresses_of(&self, host: &str) -> Result<Vec<IpAddr>, NoReply> {
         self.guard.look_up(host).await
     }
@@ -241,7 +242,7 @@ impl Outgoing {
     }
 }
 
-/// What stands between a name and a connection: the client gets its addresses from here and from nowhere else.
+/// The check between a name and a connection: the client gets its IP addresses from here and from nowhere else.
 struct Guard {
     resolver: Resolver,
     networks: Vec<IpNet>,
@@ -288,7 +289,7 @@ impl Guard {
         if found.is_empty() { Err(NoReply::NoSuchHost) } else { self.permit(found) }
     }
 
-    /// One bad address is enough: which of them is taken is not for a name server to choose.
+    /// One bad IP address refuses all: a name server must not choose which of them is taken.
     fn permit(&self, addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, NoReply> {
         let is_bad = |address: &&IpAddr| !is_public(**address) && !special::is_in(&self.networks, **address);
         match addresses.iter().find(is_bad) {
@@ -310,7 +311,7 @@ fn read_authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, Box<dyn
     if found.is_empty() { Err("there is no certificate in it".into()) } else { Ok(found) }
 }
 
-/// What went wrong, by its innermost cause. Nothing in it names the address: that may hold somebody's secret.
+/// The failure by its innermost cause. Nothing in it names the URL, which may hold a user's secret.
 fn broken(error: &(dyn Error + 'static)) -> NoReply {
     let mut cause = error;
     loop {

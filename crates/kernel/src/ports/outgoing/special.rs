@@ -1,10 +1,10 @@
-//! Which addresses are on the public internet, and which only look like it.
+//! Which IP addresses are on the public internet, and which only look like it.
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// Everything in IANA's registries of special addresses, and multicast. Some of these can be reached from anywhere, but
-/// nobody serves web pages there.
+/// Everything in IANA's registries of special IP addresses, and multicast. Some of these can be reached from
+/// anywhere, but no web server is there.
 const SPECIAL_V4: [(Ipv4Addr, u8); 18] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -39,7 +39,7 @@ const SPECIAL_V6: [(Ipv6Addr, u8); 5] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether anybody on the internet could reach it too.
+/// Whether any host on the internet could reach it.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !SPECIAL_V4.iter().any(|(net, bits)| {

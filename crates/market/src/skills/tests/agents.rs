@@ -61,6 +61,16 @@ async fn an_agent_reads_the_skills_of_its_user_over_mcp() {
     // Members have the skills of their organization without installing them, private ones too.
     ada.asks(t.ask(Method::PATCH, "/skills/acme.pdf-tools").json(&json!({ "visibility": "org" }))).await;
     assert_eq!(call(&t, &ada, "skills/list", json!({})).await["result"]["skills"][0]["uri"], uri);
+    // A skill without a namespace that is named like one hides nothing.
+    org(&t, &root, "hilltop").await;
+    assert_eq!(publish(&t, &root, "?namespace=", skill("acme", "1.0.0", "x")).await.status, 200);
+    bob.asks(t.ask(Method::DELETE, "/skills/acme.pdf-tools/install")).await;
+    ada.asks(t.post("/skills/acme/install")).await;
+    let read = call(&t, &ada, "resources/read", json!({ "uri": uri })).await;
+    assert!(read["result"]["contents"][0]["text"].as_str().unwrap().contains("# PDF"), "{read}");
+    let read = call(&t, &ada, "resources/read", json!({ "uri": "skill://acme/SKILL.md" })).await;
+    assert!(read["result"]["contents"][0]["text"].as_str().unwrap().contains("name: acme"), "{read}");
+    ada.asks(t.ask(Method::DELETE, "/skills/acme/install")).await;
     // What was revoked is gone at once (J6).
     let body = json!({ "decision": "revoke" });
     assert_eq!(root.asks(t.post("/admin/skills/acme.pdf-tools/versions/1.0.0").json(&body)).await.status, 200);

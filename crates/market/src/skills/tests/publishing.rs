@@ -132,6 +132,18 @@ async fn m23_a_namespace_belongs_to_its_organization() {
     let own = try_as(&bob, "").await;
     assert_eq!((own.status, &own.body["skill"]["slug"]), (200, &json!("other.pdf-tools")), "{}", own.text);
 
+    // A member is told no more than a stranger.
+    let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at)
+               SELECT org_id, $1, 'member', 0 FROM skill WHERE slug = 'acme.pdf-tools'";
+    t.janua.db.exec(sql, params![&bob.id]).await.unwrap();
+    let member = send(&t, &bob, "/skills/acme.pdf-tools/versions", skill("pdf-tools", "2.0.0", "x")).await;
+    assert_eq!(member.refusal(), (404, "not_found"));
+    t.janua
+        .db
+        .exec("DELETE FROM org_member WHERE account_id = $1 AND role = 'member'", params![&bob.id])
+        .await
+        .unwrap();
+
     // A domain that an app of the organization has proven.
     let app = ada.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
     let app = app.body["id"].as_str().unwrap();
@@ -297,6 +309,23 @@ async fn a_store_that_is_away_refuses_packages_and_leaves_the_rest() {
     t.advance(Duration::from_hours(2));
     t.run_jobs().await;
     assert_eq!(count(&t, "SELECT CAST(COUNT(*) AS BIGINT) FROM skill_object WHERE version_id IS NULL").await, 0);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_package_that_finds_no_place_to_be_scanned_is_refused_and_may_come_again() {
+    let t = start().await;
+    let ada = published(&t).await;
+    let stored = objects(&t);
+    let (path, next) = ("/skills/acme.pdf-tools/versions", skill("pdf-tools", "1.1.0", "x"));
+    let pool = t.janua.own::<crate::skills::publish::ScanPool>();
+    pool.fill(true);
+    let refused = send(&t, &ada, path, next.clone()).await;
+    assert_eq!((refused.refusal(), objects(&t)), ((503, "overloaded"), stored));
+    assert!(!refused.header("retry-after").is_empty(), "{}", refused.text);
+    pool.fill(false);
+    assert_eq!(send(&t, &ada, path, next).await.status, 200);
+    t.run_jobs().await;
     t.finish().await;
 }
 

@@ -217,27 +217,52 @@ async fn people_whose_reports_are_dismissed_stop_counting() {
     let t = start().await;
     signed_in(&t, "root@example.com").await;
     published(&t).await;
-    let people = reporters(&t, &["p1", "p2", "p3"]).await;
-    let root = Person::of(&login(&t, "root@example.com", PASSWORD).await);
-    for round in 0..4 {
+    let names = ["p1", "p2", "p3"];
+    let people = reporters(&t, &names).await;
+    let state = async || t.get("/skills/acme.pdf-tools").await.body["state"].clone();
+    let everybody = async |people: &[Person], round: u8| {
         for (n, person) in people.iter().enumerate() {
             assert_eq!(report(&t, person, &format!("10.{round}.{n}.1")).await.status, 202);
         }
-        let state = t.get("/skills/acme.pdf-tools").await.body["state"].clone();
-        // One report a person and skill is remembered, so three dismissals need another skill, too.
-        assert_eq!(state, if round < 2 { "under_review" } else { "active" }, "round {round}");
-        decide(&t, &root, "acme.pdf-tools/reports", "dismiss").await;
-        let sql = "INSERT INTO skill_report (id, skill_id, account_id, reason, counts, org_key, network_key, state, created_at, decided_at)
-                   SELECT skill_report.id || 'x', other.id, skill_report.account_id, 'spam', TRUE, '', '', 'dismissed', $1, $1
-                   FROM skill_report JOIN skill other ON other.slug = $2 WHERE skill_report.state = 'dismissed'
-                   ON CONFLICT DO NOTHING";
-        let slug = format!("acme.other-{round}");
+    };
+    let dismiss = async || {
+        let root = Person::of(&login(&t, "root@example.com", PASSWORD).await);
+        decide(&t, &root, "acme.pdf-tools/reports", "dismiss").await
+    };
+    everybody(&people, 0).await;
+    assert_eq!(state().await, "under_review");
+    assert_eq!(dismiss().await.status, 200);
+    everybody(&people, 1).await;
+    assert_eq!(state().await, "active", "the same people do not hide it again");
+    assert_eq!(dismiss().await.status, 200);
+    // Before the mails are too old to be sent.
+    t.run_jobs().await;
+    t.advance(Duration::from_hours(31 * 24));
+    drop(people);
+    let mut people = vec![];
+    for name in names {
+        people.push(Person::of(&login(&t, &format!("{name}@example.com"), PASSWORD).await));
+    }
+    everybody(&people, 2).await;
+    assert_eq!(state().await, "under_review", "a month later they count again");
+    // Three dismissals in a month count for every skill.
+    for number in 0..3 {
+        let slug = format!("acme.other-{number}");
         let copy = "INSERT INTO skill (id, slug, namespace, name, skeleton, is_verified, visibility, state, is_listed, description,
                                        tags, score, scored_on, created_at, updated_at)
                     VALUES ($1, $1, 'acme', 'x', 'x', FALSE, 'public', 'active', FALSE, '', '[]', 0, 0, 0, 0)";
         t.janua.db.exec(copy, params![&slug]).await.unwrap();
+        let sql = "INSERT INTO skill_report (id, skill_id, account_id, reason, counts, org_key, network_key, state, created_at,
+                                             decided_at)
+                   SELECT skill_report.id || $2, $2, skill_report.account_id, 'spam', TRUE, '', '', 'dismissed', $1, $1
+                   FROM skill_report JOIN skill ON skill.id = skill_report.skill_id WHERE skill.slug = 'acme.pdf-tools'";
         t.janua.db.exec(sql, params![t.janua.clock.now(), &slug]).await.unwrap();
     }
+    t.janua.db.exec("UPDATE skill SET state = 'active'", params![]).await.unwrap();
+    let sql = "DELETE FROM skill_report WHERE skill_id NOT LIKE 'acme%'";
+    t.janua.db.exec(sql, params![]).await.unwrap();
+    everybody(&people, 3).await;
+    assert_eq!(state().await, "active");
     t.run_jobs().await;
     t.finish().await;
 }
@@ -275,6 +300,74 @@ async fn a_new_engine_scans_again_and_hides_what_is_worse() {
         (json!("published"), json!("in_review"), json!("published"))
     );
     assert_eq!(count(&t, "SELECT CAST(COUNT(*) AS BIGINT) FROM skill_version WHERE engine = 0").await, 0);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_version_that_cannot_be_scanned_again_holds_up_no_other() {
+    let t = start().await;
+    let ada = published(&t).await;
+    t.janua.db.exec("UPDATE skill SET installs = 100", params![]).await.unwrap();
+    let eve = signed_in(&t, "eve@example.com").await;
+    org(&t, &eve, "evil").await;
+    assert_eq!(publish(&t, &eve, "?namespace=evil", skill("pdf-t00ls", "1.0.0", "x")).await.status, 202);
+    for number in 0..3 {
+        let next = skill("pdf-tools", &format!("2.{number}.0"), "x");
+        assert_eq!(send(&t, &ada, "/skills/acme.pdf-tools/versions", next).await.status, 200);
+    }
+    // The oldest has lost its package, the next one has another object in its place.
+    let sql = "UPDATE skill_version SET object = $2
+               WHERE version = $1 AND skill_id = (SELECT id FROM skill WHERE slug = 'acme.pdf-tools')";
+    t.janua.db.exec(sql, params!["1.0.0", "skills/none.tgz"]).await.unwrap();
+    let (pack,): (String,) =
+        t.janua.db.one("SELECT pack FROM skill_version WHERE version = '2.0.0'", params![]).await.unwrap();
+    t.janua.db.exec(sql, params!["2.0.0", pack]).await.unwrap();
+    t.janua.db.exec("UPDATE skill_version SET engine = 0", params![]).await.unwrap();
+    t.advance(Duration::from_mins(11));
+    t.run_jobs().await;
+    assert_eq!(count(&t, "SELECT CAST(COUNT(*) AS BIGINT) FROM skill_version WHERE engine = 0").await, 0);
+    let ada = {
+        drop(ada);
+        Person::of(&login(&t, "ada@example.com", PASSWORD).await)
+    };
+    let versions = ada.asks(t.get("/skills/acme.pdf-tools/versions")).await.body;
+    let seen: Vec<_> = versions["versions"].as_array().unwrap().iter().collect();
+    let find = |number: &str| seen.iter().find(|version| version["version"] == number).unwrap();
+    for lost in ["1.0.0", "2.0.0"] {
+        assert_eq!(find(lost)["state"], "in_review", "{lost}");
+        assert_eq!(find(lost)["scan"]["findings"][0]["code"], "package_unreadable", "{lost}");
+    }
+    assert_eq!((&find("2.1.0")["state"], &find("2.2.0")["state"]), (&json!("published"), &json!("published")));
+    // What was compared when it was published is still said.
+    drop(eve);
+    let eve = Person::of(&login(&t, "eve@example.com", PASSWORD).await);
+    let waits = eve.asks(t.get("/skills/evil.pdf-t00ls/versions")).await.body["versions"][0].clone();
+    assert_eq!(
+        (&waits["state"], &waits["scan"]["verdict"], &waits["scan"]["findings"][0]["code"]),
+        (&json!("in_review"), &json!("review"), &json!("look_alike_name"))
+    );
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_skill_without_a_version_that_is_left_shows_nothing() {
+    let t = start().await;
+    let (root, ada) = (signed_in(&t, "root@example.com").await, published(&t).await);
+    let next = skill("pdf-tools", "1.1.0", "Steals your keys.");
+    assert_eq!(send(&t, &ada, "/skills/acme.pdf-tools/versions", next).await.status, 200);
+    let yank =
+        ada.asks(t.ask(Method::PATCH, "/skills/acme.pdf-tools/versions/1.0.0").json(&json!({ "yanked": true })));
+    assert_eq!(yank.await.status, 200);
+    assert_eq!(decide(&t, &root, "acme.pdf-tools/versions/1.1.0", "revoke").await.status, 200);
+    let shown = t.get("/skills/acme.pdf-tools").await;
+    assert_eq!((shown.status, &shown.body["version"]["version"]), (200, &json!("1.0.0")), "{}", shown.text);
+    assert!(!shown.text.contains("Steals"), "{}", shown.text);
+    assert_eq!(decide(&t, &root, "acme.pdf-tools/versions/1.0.0", "revoke").await.status, 200);
+    let gone = t.get("/skills/acme.pdf-tools").await;
+    assert_eq!(gone.refusal(), (410, "revoked"), "{}", gone.text);
+    assert_eq!(ada.asks(t.get("/skills/acme.pdf-tools")).await.status, 200, "its publisher sees why");
+    t.run_jobs().await;
     t.finish().await;
 }
 

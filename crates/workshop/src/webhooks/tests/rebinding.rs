@@ -33,7 +33,7 @@ async fn p62_the_name_is_looked_up_again_before_each_attempt() {
     deliver(&t).await;
     let record = shop.deliveries(&t, &webhook.body).await.remove(0);
     assert_eq!((&record["statusCode"], &record["status"]), (&json!(0), &json!("pending")));
-    assert_eq!(record["response"], "leads to a private or reserved address");
+    assert_eq!(record["response"], "leads to a private or reserved IP address");
     assert!(inside.heard().is_empty(), "the listener inside heard nothing");
     // Another address that is allowed may be tried again; nobody listens there.
     dns.leads("hook", &["127.0.0.2"]).await;
@@ -41,7 +41,7 @@ async fn p62_the_name_is_looked_up_again_before_each_attempt() {
     deliver(&t).await;
     let record = shop.deliveries(&t, &webhook.body).await.remove(0);
     assert_eq!((&record["statusCode"], &record["attemptCount"]), (&json!(0), &json!(2)), "{record}");
-    assert_ne!(record["response"], "leads to a private or reserved address");
+    assert_ne!(record["response"], "leads to a private or reserved IP address");
     assert!(inside.heard().is_empty());
     t.advance(Duration::from_secs(30));
     deliver(&t).await;

@@ -185,13 +185,14 @@ pub fn list(root: &Path, folder: &str, after: Option<&Key>) -> io::Result<Vec<Li
 
 fn walk(root: &Path, name: &str, after: &str, listed: &mut Vec<Listed>) -> io::Result<()> {
     let Some(entries) = found(fs::read_dir(root.join(name)))? else { return Ok(()) };
+    let above = if name.is_empty() { String::new() } else { format!("{name}/") };
     let mut inside = vec![];
     for entry in entries {
         let entry = entry?;
         let Ok(file_name) = entry.file_name().into_string() else { continue };
         let is_folder = entry.file_type()?.is_dir();
         // What lies in a folder sorts behind its name and a slash.
-        let path = format!("{name}/{file_name}{}", if is_folder { "/" } else { "" });
+        let path = format!("{above}{file_name}{}", if is_folder { "/" } else { "" });
         if path.as_str() > after || (is_folder && after.starts_with(&path)) {
             inside.push(path);
         }

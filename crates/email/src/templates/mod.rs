@@ -1,5 +1,9 @@
 //! Templates: the words of mails with places for variables, in one or more languages. They are drawn in a sandbox, with
-//! a limit on how much they may do.
+//! a limit on how much they may do and how much memory they may take.
+mod growth;
+
+use std::io;
+
 use axum::{extract::State, response::NoContent};
 use db::{Read, Tx, params, row};
 use kernel::{
@@ -18,13 +22,18 @@ use tenancy::{
     enter::{Admin, InApp, Member},
 };
 
-use crate::sending::{TemplateUse, is_locale};
+use crate::{
+    sending::{TemplateUse, is_locale},
+    workers,
+};
 
 pub const UNKNOWN_TEMPLATE: Code = Code::new(400, "unknown_template", "The app has no template of this name.");
 const TOO_MANY_TEMPLATES: Code = Code::new(409, "too_many_templates", "An app has at most 200 templates.");
 
 /// Enough for a long list, too little for a loop without end.
 const FUEL: u64 = 200_000;
+/// Steps times the bytes that each may copy: seconds of a processor at most.
+const WORK: u64 = 4 * 1024 * 1024 * 1024;
 const LONGEST: usize = 512 * 1024;
 const MOST: i64 = 200;
 
@@ -39,6 +48,7 @@ pub fn routes() -> Routes {
         .fails(&[UNKNOWN_TEMPLATE])
 }
 
+#[derive(Clone)]
 struct Template {
     name: String,
     locale: String,
@@ -110,12 +120,19 @@ pub async fn draw(
 ) -> Result<Drawn> {
     let templates = Template::of_name(&janua.db, app, &used.name).await?;
     let template = fitting(&templates, locale).ok_or(UNKNOWN_TEMPLATE)?;
-    fill(template, &used.variables, &format!("{prefix}template.variables"))
+    fill(janua, template, &used.variables, format!("{prefix}template.variables")).await
 }
 
-fn fill(template: &Template, variables: &Map<String, Value>, field: &str) -> Result<Drawn> {
+/// Takes a processor for a while, so it happens beside the threads that answer.
+async fn fill(janua: &Janua, template: &Template, variables: &Map<String, Value>, field: String) -> Result<Drawn> {
+    let (template, variables) = (template.clone(), variables.clone());
+    workers::run(janua, move || fill_now(&template, &variables, &field)).await?
+}
+
+fn fill_now(template: &Template, variables: &Map<String, Value>, field: &str) -> Result<Drawn> {
+    let sizes = growth::Variables::of(variables);
     let draw = |source: &str, escape: AutoEscape| {
-        render(source, variables, escape).map_err(|why| INVALID.at(field.to_owned(), "template_failed", why))
+        render(source, variables, &sizes, escape).map_err(|why| INVALID.at(field.to_owned(), "template_failed", why))
     };
     Ok(Drawn {
         subject: draw(&template.subject, AutoEscape::None)?,
@@ -125,14 +142,47 @@ fn fill(template: &Template, variables: &Map<String, Value>, field: &str) -> Res
 }
 
 /// Draws one text. A variable that is missing is a mistake, and not an empty place in a mail that cannot be taken back.
-fn render(source: &str, variables: &Map<String, Value>, escape: AutoEscape) -> Result<String, String> {
+fn render(
+    source: &str,
+    variables: &Map<String, Value>,
+    sizes: &growth::Variables,
+    escape: AutoEscape,
+) -> Result<String, String> {
+    let largest = growth::check(source, sizes)?;
     let mut environment = Environment::new();
-    environment.set_fuel(Some(FUEL));
+    environment.set_fuel(Some(FUEL.min(WORK / largest.max(1))));
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(move |_| escape.clone());
-    let drawn =
-        environment.render_str(source, minijinja::value::Serde(variables)).map_err(|error| in_words(&error))?;
-    if drawn.len() > LONGEST { Err("must have at most 512 KiB when it is drawn".into()) } else { Ok(drawn) }
+    let template = environment.template_from_str(source).map_err(|error| in_words(&error))?;
+    let mut page = Page::default();
+    let drawn = template.render_captured_to(minijinja::value::Serde(variables), &mut page).map(drop);
+    if page.is_full {
+        return Err("must have at most 512 KiB when it is drawn".into());
+    }
+    drawn.map_err(|error| in_words(&error))?;
+    String::from_utf8(page.bytes).map_err(|error| error.to_string())
+}
+
+/// What a template is drawn on. It takes no more than a mail may have.
+#[derive(Default)]
+struct Page {
+    bytes: Vec<u8>,
+    is_full: bool,
+}
+
+impl io::Write for Page {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + piece.len() > LONGEST {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn in_words(error: &minijinja::Error) -> String {
@@ -296,6 +346,8 @@ fn check(template: &Template) -> Result<()> {
     for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text?))) {
         if text.len() > LONGEST {
             wrong.say(field, "too_long", "must have at most 512 KiB");
+        } else if let Err(why) = growth::check(text, &growth::Variables::unknown()) {
+            wrong.say(field, "template_failed", why);
         } else if let Err(error) = Environment::new().template_from_str(text) {
             wrong.say(field, "template_failed", in_words(&error));
         }
@@ -336,7 +388,7 @@ async fn preview_template(
     let template = fitting(&templates, preview.locale.as_deref()).ok_or(NOT_FOUND)?;
     let sample = || template.sample.as_object().cloned().unwrap_or_default();
     let variables = preview.variables.unwrap_or_else(sample);
-    fill(template, &variables, "variables").map(Json)
+    fill(&janua, template, &variables, "variables".to_owned()).await.map(Json)
 }
 
 #[cfg(test)]
@@ -345,23 +397,87 @@ mod tests {
 
     use super::*;
 
-    fn variables(value: &Value) -> Map<String, Value> {
-        value.as_object().cloned().unwrap()
+    fn draw(source: &str, variables: &Value) -> Result<String, String> {
+        let variables = variables.as_object().cloned().unwrap();
+        render(source, &variables, &growth::Variables::of(&variables), AutoEscape::Html)
     }
 
     #[test]
     fn variables_are_escaped_in_html_and_missing_ones_are_named() {
-        let all = variables(&json!({ "name": "<b>Ada</b>" }));
-        assert_eq!(render("Hi {{ name }}", &all, AutoEscape::Html).unwrap(), "Hi &lt;b&gt;Ada&lt;&#x2f;b&gt;");
-        assert!(render("Hi {{ nmae }}", &all, AutoEscape::Html).unwrap_err().contains("cannot be drawn"));
+        let all = json!({ "name": "<b>Ada</b>" });
+        assert_eq!(draw("Hi {{ name }}", &all).unwrap(), "Hi &lt;b&gt;Ada&lt;&#x2f;b&gt;");
+        assert!(draw("Hi {{ nmae }}", &all).unwrap_err().contains("cannot be drawn"));
+    }
+
+    #[test]
+    fn a_receipt_is_drawn() {
+        let receipt = "{% set who = first ~ ' ' ~ (last | upper) %}{{ who }}{% for line in lines %}
+            {{- loop.index }} {{ line.name | title }} {{ line.price * line.count }} {{ line.note | default('-') }};
+            {%- else %}nothing{% endfor %} {{ '%.2f' | format(total) }}{% if lines | length > 1 and total + 1 >= 3 %} {{ tags | join(', ') }}{% endif %}";
+        let given = json!({
+            "first": "Ada", "last": "Lovelace", "total": 7, "tags": ["a", "b"],
+            "lines": [{ "name": "tea", "price": 3, "count": 2, "note": "hot" }, { "name": "cake", "price": 4, "count": 1 }],
+        });
+        let drawn = draw(receipt, &given).unwrap();
+        assert_eq!(drawn, "Ada LOVELACE1 Tea 6 hot;2 Cake 4 -; 7.00 a, b");
+        assert!(growth::check(receipt, &growth::Variables::unknown()).is_ok(), "it can be saved");
     }
 
     #[test]
     fn a_loop_without_end_ends() {
-        let none = Map::new();
+        let none = json!({});
         let long = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a * b }}{% endfor %}{% endfor %}";
-        assert!(render(long, &none, AutoEscape::None).is_err());
+        assert!(draw(long, &none).is_err());
         let includes = "{% include 'x' %}";
-        assert!(render(includes, &none, AutoEscape::None).is_err());
+        assert!(draw(includes, &none).is_err());
+    }
+
+    /// Each took gigabytes, minutes or the stack.
+    #[test]
+    fn no_template_takes_more_memory_than_a_mail_is_worth() {
+        let all = json!({ "big": "x".repeat(100_000), "list": vec!["y"; 1000], "n": 3 });
+        let doubled: String = (0..40).map(|_| "{% set big = big ~ big %}").collect();
+        let nested: String = (0..40).map(|_| "{% set list = [list, list, list, list] %}").collect();
+        let (chain, branches) = ("big ~ ".repeat(50_000), "{% elif n %}".repeat(30_000));
+        for source in [
+            "{% for i in range(9000) %}{{ big }}{% endfor %}".to_owned(),
+            "{% for i in range(9000) %}{% for j in range(9) %}<p>raw</p>{% endfor %}{% endfor %}".to_owned(),
+            doubled + "{{ big | length }}",
+            nested + "{{ list }}",
+            "{% set ns = namespace(a=big) %}{% for i in range(40) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}"
+                .to_owned(),
+            "{% for i in range(40) %}{% set big = big ~ big %}{% endfor %}".to_owned(),
+            "{% for i in range(40) %}{% set a = b | default(big) ~ 'x' %}{% set b = a ~ a %}{% endfor %}".to_owned(),
+            "{% set x %}{% for i in range(9000) %}{{ big }}{% endfor %}{% endset %}".to_owned(),
+            "{% macro m() %}{{ big }}{% endmacro %}{% for i in range(9000) %}{% set y = m() %}{% endfor %}"
+                .to_owned(),
+            "{% filter upper %}{% for i in range(9000) %}{{ big }}{% endfor %}{% endfilter %}".to_owned(),
+            "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}".to_owned(),
+            "{% if 'x' * 100000000 == 'y' %}{% endif %}".to_owned(),
+            "{{ (list * 100000000) | length }}".to_owned(),
+            "{{ (big * n) | length }}".to_owned(),
+            "{{ big | replace('x', big) | length }}".to_owned(),
+            "{{ list | join(big) | length }}".to_owned(),
+            "{{ 'a' | indent(999999999) }}".to_owned(),
+            "{{ '%999999999d' | format(1) }}".to_owned(),
+            "{{ '%s' * n | format(big) }}".to_owned(),
+            "{{ ('%s' ~ big) | format(big) }}".to_owned(),
+            "{% for g in [{'list': big}] | groupby('list') %}{{ (g.list ~ g.list) * 99 }}{% endfor %}".to_owned(),
+            "{{ list | batch(999999999, 'x') | list | length }}".to_owned(),
+            "{{ list | map('replace', 'y', big) | join | length }}".to_owned(),
+            "{% with a = {'n': big} %}{{ (a.n * 1000) | length }}{% endwith %}".to_owned(),
+            format!("{{{{ ({chain} '') | length }}}}"),
+            format!("{{% if n == 4 %}}{branches}{{% endif %}}"),
+        ] {
+            let shown: String = source.chars().take(80).collect();
+            assert!(draw(&source, &all).is_err(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn many_steps_over_a_large_text_end_early() {
+        let all = json!({ "big": "x".repeat(300_000) });
+        let long = "{% for a in range(60000) %}{% if big | upper == 'y' %}{% endif %}{% endfor %}";
+        assert!(draw(long, &all).is_err());
     }
 }

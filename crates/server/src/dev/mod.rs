@@ -1,10 +1,16 @@
 //! `janua dev`: a server for the tests of other programs, in a temporary folder, with people, an app and a clock in hand.
 //!
 //! The clock is moved over a socket in that folder. `janua serve` has no such socket.
+mod provider;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, ErrorKind, Write as _},
-    os::unix::{fs::DirBuilderExt as _, net::UnixStream, process::CommandExt as _},
+    os::unix::{
+        fs::{DirBuilderExt as _, PermissionsExt as _},
+        net::UnixStream,
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -40,6 +46,9 @@ pub struct Dev {
     /// The folder of the development server [default: a temporary one, noted in .janua/dev]
     #[arg(long, global = true, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// The folder is deleted in the end: a reset goes on in the temporary one
+    #[arg(long, hide = true, requires = "folder")]
+    temporary: bool,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -119,15 +128,16 @@ impl Dev {
     /// Serves until it is told to stop.
     pub async fn serve(&self, flags: &[(String, String)]) -> Result<ExitCode> {
         let (folder, is_temporary) = match &self.folder {
-            Some(folder) => (folder.clone(), false),
-            None => (std::env::temp_dir().join(format!("janua-dev-{}", std::process::id())), true),
+            Some(folder) => {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+                (folder.canonicalize()?, self.temporary)
+            }
+            None => (new_folder(&std::env::temp_dir().canonicalize()?)?, true),
         };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let folder = folder.canonicalize()?;
         let note = std::env::current_dir()?.join(NOTE);
         fs::create_dir_all(note.parent().context("a folder")?)?;
         fs::write(&note, folder.display().to_string())?;
-        let ended = self.serve_in(&folder, flags).await;
+        let ended = self.serve_in(&folder, is_temporary, flags).await;
         let _ = fs::remove_file(&note);
         if is_temporary {
             let _ = fs::remove_dir_all(&folder);
@@ -137,7 +147,7 @@ impl Dev {
         ended
     }
 
-    async fn serve_in(&self, folder: &Path, flags: &[(String, String)]) -> Result<ExitCode> {
+    async fn serve_in(&self, folder: &Path, is_temporary: bool, flags: &[(String, String)]) -> Result<ExitCode> {
         let socket = folder.join(SOCKET);
         match fs::remove_file(&socket) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -151,8 +161,9 @@ impl Dev {
         tokio::spawn(hear(listener, clock.clone(), orders));
         let (stop, stopped) = oneshot::channel::<()>();
         let (started, has_started) = oneshot::channel();
+        let provider = if provider::is_wanted(flags) { provider::start(clock.clone()).await? } else { vec![] };
         let beside = serve::Beside { clock: Clock::Manual(clock), started, stopped };
-        let mut serving = Box::pin(serve::run_beside(config(folder, flags)?, Some(beside)));
+        let mut serving = Box::pin(serve::run_beside(config(folder, provider, flags)?, Some(beside)));
         let seeded = tokio::select! {
             ended = &mut serving => return ended,
             seeded = seed(folder, has_started) => seeded?,
@@ -168,12 +179,12 @@ impl Dev {
         clear(&folder.join("data")).await?;
         let _ = done.send(());
         let _ = told.await;
-        Err(self.again(flags, text(&seeded, "url").trim_start_matches("http://")))
+        Err(self.again(folder, is_temporary, flags, text(&seeded, "url").trim_start_matches("http://")))
     }
 
     /// The same program from the start, at the same address, in place of this one: whatever of the old database is still
     /// being closed ends with it. Comes back only if that fails.
-    fn again(&self, flags: &[(String, String)], address: &str) -> anyhow::Error {
+    fn again(&self, folder: &Path, is_temporary: bool, flags: &[(String, String)], address: &str) -> anyhow::Error {
         let program = match std::env::current_exe() {
             Ok(program) => program,
             Err(error) => return error.into(),
@@ -186,11 +197,20 @@ impl Dev {
         if self.json {
             command.arg("--json");
         }
-        if let Some(folder) = &self.folder {
-            command.arg("--folder").arg(folder);
+        command.arg("--folder").arg(folder);
+        if is_temporary {
+            command.arg("--temporary");
         }
         command.exec().into()
     }
+}
+
+/// A folder that did not exist, under a name that other users cannot foresee, and closed to them: it gets keys, and is
+/// deleted in the end.
+fn new_folder(place: &Path) -> Result<PathBuf> {
+    let only_me = fs::Permissions::from_mode(0o700);
+    let new = tempfile::Builder::new().prefix("janua-dev-").permissions(only_me).tempdir_in(place);
+    Ok(new.with_context(|| format!("cannot create a folder in {}", place.display()))?.keep())
 }
 
 /// The first people, once the server is there. A folder that was used before has them.
@@ -242,7 +262,7 @@ const NOTE: &str = ".janua/dev";
 const SOCKET: &str = "dev.sock";
 const OWNER: &str = "owner@example.com";
 
-fn config(folder: &Path, flags: &[(String, String)]) -> Result<Config> {
+fn config(folder: &Path, provider: Vec<(String, String)>, flags: &[(String, String)]) -> Result<Config> {
     let data = folder.join("data").display().to_string();
     let mut settings: Vec<(String, String)> = vec![
         ("data_dir".into(), data),
@@ -250,6 +270,7 @@ fn config(folder: &Path, flags: &[(String, String)]) -> Result<Config> {
         ("webhook_allow_nets".into(), "127.0.0.0/8,::1/128".into()),
         ("webhook_allow_http".into(), "on".into()),
     ];
+    settings.extend(provider);
     settings.extend(flags.iter().filter(|(name, _)| name != "data_dir").cloned());
     Ok(Config::load(None, [], settings, &start::sections())?)
 }
