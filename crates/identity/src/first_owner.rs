@@ -15,7 +15,7 @@ use tenancy::{
     events::{self, About, By},
     once::TOKEN_SPENT,
     restored::AfterRestore,
-    sessions::sign_in::{self, Entered, Typed, Way},
+    sessions::sign_in::{self, Entered, SignInMethod, Typed},
 };
 
 use crate::{
@@ -104,6 +104,6 @@ pub async fn make(janua: &Janua, visitor: &Visitor, given: &Typed, new: &SignUp)
         Account::entrust_platform(tx, account.id).await?;
         visitor.record_about(tx, janua, account.id, &AccountCreated).await?;
         visitor.record_about(tx, janua, account.id, &PlatformOwnerMade).await?;
-        sign_in::enter(tx, janua, visitor, account, Way::by("pwd", Delivery::Cookie)).await
+        sign_in::enter(tx, janua, visitor, account, SignInMethod::by("pwd", Delivery::Cookie)).await
     })
 }

@@ -22,7 +22,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, ToAdmit, Visitor},
     once::{self, TOKEN_SPENT},
     orgs::{self, Membership, invites::Invite, people},
-    sessions::sign_in::{self, Entered, MayEnter, Typed, Way},
+    sessions::sign_in::{self, Entered, MayEnter, SignInMethod, Typed},
 };
 
 use crate::{
@@ -116,7 +116,7 @@ pub async fn accept(
     let entered = transact!(janua, async |tx| {
         let new = Account { password_hash: Some(hash.clone()), ..Account::new(id, Some(&email), name.trim(), now) };
         let account = newcomer(tx, janua, visitor, new, &body.token.0).await?;
-        let way = Way::by("pwd", delivery);
+        let way = SignInMethod::by("pwd", delivery);
         sign_in::enter(tx, janua, visitor, account, way).await
     })?;
     Ok(Accepted::Entered(Box::new(entered)))

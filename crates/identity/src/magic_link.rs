@@ -16,7 +16,7 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, ToAdmit, Visitor},
     once::{self, Purpose, TOKEN_SPENT},
-    sessions::sign_in::{self, Entered, MayEnter, Typed, Way},
+    sessions::sign_in::{self, Entered, MayEnter, SignInMethod, Typed},
 };
 
 use crate::{
@@ -81,7 +81,7 @@ pub async fn follow(janua: &Janua, visitor: &Visitor, token: &Typed, delivery: D
         if !account.email_verified {
             account = confirmed(tx, janua, visitor, account).await?;
         }
-        sign_in::enter(tx, janua, visitor, account, Way::by("mail", delivery)).await
+        sign_in::enter(tx, janua, visitor, account, SignInMethod::by("mail", delivery)).await
     })
 }
 

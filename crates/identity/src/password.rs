@@ -27,7 +27,7 @@ use tenancy::{
     once::{self, Purpose, TOKEN_SPENT},
     sessions::{
         self,
-        sign_in::{self, Entered, MayEnter, Typed, Way},
+        sign_in::{self, Entered, MayEnter, SignInMethod, Typed},
     },
 };
 
@@ -126,7 +126,7 @@ pub async fn sign_in(
         let held = Account::hold(tx, account.id).await?.filter(|held| held.password_hash == matched);
         let held = held.ok_or(Fault::from(INVALID_CREDENTIALS))?;
         attempt.forgive(tx).await?;
-        sign_in::enter_held(tx, janua, visitor, held, Way::by("pwd", delivery)).await
+        sign_in::enter_held(tx, janua, visitor, held, SignInMethod::by("pwd", delivery)).await
     })
 }
 
@@ -191,7 +191,9 @@ pub async fn reset(
         visitor.record_about(tx, janua, id, &PasswordReset).await?;
         end_sessions(tx, janua, &visitor.by, &account, None).await?;
         Ok(match sign_in {
-            Some(delivery) => Some(sign_in::enter(tx, janua, visitor, account, Way::by("mail", delivery)).await?),
+            Some(delivery) => {
+                Some(sign_in::enter(tx, janua, visitor, account, SignInMethod::by("mail", delivery)).await?)
+            }
             None => None,
         })
     })

@@ -20,7 +20,7 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, Delivery, ToAdmit, Visitor},
     once::{self, Purpose, Spent, TOKEN_SPENT},
-    sessions::sign_in::{self, Entered, Typed, Way},
+    sessions::sign_in::{self, Entered, SignInMethod, Typed},
 };
 
 use crate::{
@@ -234,7 +234,7 @@ async fn complete(
     let (verified, destination) =
         (Verified { email_verified: true, email: account.email.clone() }, registration.destination);
     let entered = if destination.began_in(browser) {
-        Some(sign_in::enter(tx, janua, visitor, account, Way::by("mail", Delivery::Cookie)).await?)
+        Some(sign_in::enter(tx, janua, visitor, account, SignInMethod::by("mail", Delivery::Cookie)).await?)
     } else {
         None
     };

@@ -78,9 +78,9 @@ impl Node {
     }
 }
 
-/// What a row keeps.
+/// The figures of one node in one minute, as a row stores them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Kept {
+struct MinuteFigures {
     version: String,
     started_at: i64,
     in_flight: i64,
@@ -91,7 +91,7 @@ struct Kept {
     counts: Counts,
 }
 
-impl Kept {
+impl MinuteFigures {
     /// Adds what was kept later.
     fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
@@ -116,7 +116,7 @@ async fn keep_minutes(janua: Janua) {
 pub async fn keep(janua: &Janua) -> Result<()> {
     let (node, started_at) = Node::of(janua);
     let since = (janua.clock.now().0 - 1).div_euclid(MINUTE) * MINUTE;
-    let kept = Kept {
+    let kept = MinuteFigures {
         version: janua.metrics.version().to_owned(),
         started_at: started_at.0,
         in_flight: janua.metrics.in_flight.get(),
@@ -128,13 +128,13 @@ pub async fn keep(janua: &Janua) -> Result<()> {
         let sql = "SELECT data FROM metric_span WHERE span = 'm' AND since = $1 AND node = $2";
         // A clock that went back meets a minute that was written before.
         let before: Option<(String,)> = tx.opt(sql, params![since, node]).await?;
-        let mut sum: Kept = before.and_then(|(data,)| serde_json::from_str(&data).ok()).unwrap_or_default();
+        let mut sum: MinuteFigures = before.and_then(|(data,)| serde_json::from_str(&data).ok()).unwrap_or_default();
         sum.add(&kept);
         Ok(put(tx, "m", since, node, &sum).await?)
     })
 }
 
-async fn put(tx: &mut db::Tx, span: &str, since: i64, node: &str, kept: &Kept) -> db::Result<()> {
+async fn put(tx: &mut db::Tx, span: &str, since: i64, node: &str, kept: &MinuteFigures) -> db::Result<()> {
     let sql = "INSERT INTO metric_span (span, since, node, data) VALUES ($1, $2, $3, $4)
                ON CONFLICT (span, since, node) DO UPDATE SET data = $4";
     let data = serde_json::to_string(kept).unwrap_or_default();
@@ -183,9 +183,9 @@ impl Merge {
                        RETURNING since, node, data";
             let mut rows: Vec<Stored> = tx.put(sql, params![self.from, start, start + self.length]).await?;
             rows.sort_by_key(|row| row.since);
-            let mut nodes: BTreeMap<String, Vec<Kept>> = BTreeMap::new();
+            let mut nodes: BTreeMap<String, Vec<MinuteFigures>> = BTreeMap::new();
             for row in rows {
-                let mut kept: Kept = serde_json::from_str(&row.data).unwrap_or_default();
+                let mut kept: MinuteFigures = serde_json::from_str(&row.data).unwrap_or_default();
                 kept.last_minute = kept.last_minute.max(row.since);
                 nodes.entry(row.node).or_default().push(kept);
             }
@@ -193,7 +193,8 @@ impl Merge {
                 // A row that came late finds the others merged.
                 let sql = "SELECT data FROM metric_span WHERE span = $1 AND since = $2 AND node = $3";
                 let before: Option<(String,)> = tx.opt(sql, params![self.to, start, &node]).await?;
-                let mut sum: Kept = before.and_then(|(data,)| serde_json::from_str(&data).ok()).unwrap_or_default();
+                let mut sum: MinuteFigures =
+                    before.and_then(|(data,)| serde_json::from_str(&data).ok()).unwrap_or_default();
                 for kept in &all {
                     sum.add(kept);
                 }

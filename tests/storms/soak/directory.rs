@@ -70,7 +70,8 @@ impl Soak {
             let bytes = package(room.path(), &version, &format!("Version {version}."));
             let more = format!("{}\r\nContent-Type: application/gzip", self.bearer());
             // The same bytes may be sent again.
-            let reply = self.ask_with(Area::Skills, dice, "POST /skills?namespace=acme", &more, &bytes, &[200, 201]);
+            let reply =
+                self.ask_with(Area::Skills, dice, "POST /skills/acme.pdf-tools/versions", &more, &bytes, &[200, 201]);
             if reply.is_some() {
                 self.note(|ledger| ledger.published.insert(version));
             }

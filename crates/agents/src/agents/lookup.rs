@@ -27,12 +27,12 @@ use super::{model::Agent, wallet as parse_wallet};
 /// The topic on which a wallet is told that was proven or is free again.
 pub const TOPIC: &str = "agent-wallet";
 
-/// What is known of a wallet: also that no agent has it.
-pub struct Known {
+/// The agent that has a wallet, or none.
+pub struct WalletHolder {
     agent: Option<(Agent, Option<Org>)>,
 }
 
-pub struct Wallets(Memory<String, Known>);
+pub struct Wallets(Memory<String, WalletHolder>);
 
 impl Default for Wallets {
     fn default() -> Self {
@@ -61,7 +61,7 @@ impl Wallets {
         }
     }
 
-    async fn find(&self, janua: &Janua, key: &str) -> db::Result<Option<Arc<Known>>> {
+    async fn find(&self, janua: &Janua, key: &str) -> db::Result<Option<Arc<WalletHolder>>> {
         let read = || async {
             let agent = Agent::of_wallet(&janua.db, key).await?.into_iter().next().filter(|agent| agent.proven);
             let agent = match agent {
@@ -71,7 +71,7 @@ impl Wallets {
                 }
                 None => None,
             };
-            Ok(Some(Known { agent }))
+            Ok(Some(WalletHolder { agent }))
         };
         self.0.recall(&janua.db, &key.to_owned(), read).await
     }

@@ -40,14 +40,14 @@ impl Stripe {
         for turn in 0..KEYS {
             let key = request.key.as_ref().map(|key| if turn == 0 { key.clone() } else { format!("{key}-{turn}") });
             match self.ask_once(&request, key.as_deref()).await? {
-                Told::Answer(answer) => return answer,
-                Told::KeptFailure(why) => last = why,
+                StripeAnswer::Fresh(answer) => return answer,
+                StripeAnswer::KeptFailure(why) => last = why,
             }
         }
         Err(last)
     }
 
-    async fn ask_once(&self, request: &Wire, key: Option<&str>) -> Result<Told, NoAnswer> {
+    async fn ask_once(&self, request: &Wire, key: Option<&str>) -> Result<StripeAnswer, NoAnswer> {
         let mut url = self.api.join(&request.path).map_err(NoAnswer::away)?;
         let method = match request.verb {
             Verb::Get => Method::GET,
@@ -79,14 +79,14 @@ impl Stripe {
         let body: Value = answer.json().await.map_err(away)?;
         let judged = judge(status, body, after.map(Duration::from_secs));
         match judged {
-            Err(why) if is_kept && status.is_server_error() => Ok(Told::KeptFailure(why)),
-            judged => Ok(Told::Answer(judged)),
+            Err(why) if is_kept && status.is_server_error() => Ok(StripeAnswer::KeptFailure(why)),
+            judged => Ok(StripeAnswer::Fresh(judged)),
         }
     }
 }
 
-enum Told {
-    Answer(Result<Value, NoAnswer>),
+enum StripeAnswer {
+    Fresh(Result<Value, NoAnswer>),
     /// A failure of an earlier request with the same key.
     KeptFailure(NoAnswer),
 }

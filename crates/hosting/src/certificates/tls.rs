@@ -57,13 +57,13 @@ pub struct Keyring {
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CachedCertificate {
     key: Arc<CertifiedKey>,
     not_after: Timestamp,
     epoch: u64,
 }
 
-struct Found(Recent<String, Kept>);
+struct Found(Recent<String, CachedCertificate>);
 
 impl std::fmt::Debug for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -186,7 +186,7 @@ impl Keyring {
         match leaf::certified(chain, &opened) {
             Ok(key) => {
                 let key = Arc::new(key);
-                self.found.0.insert(name.to_owned(), Kept { key: key.clone(), not_after, epoch });
+                self.found.0.insert(name.to_owned(), CachedCertificate { key: key.clone(), not_after, epoch });
                 if self.changes.load(SeqCst) != changes {
                     // It may be outdated already. This handshake fails, and the next one reads it again.
                     self.found.0.forget(&name.to_owned());

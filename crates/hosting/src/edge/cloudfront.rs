@@ -141,7 +141,7 @@ impl CloudFront {
         version: Option<&str>,
         body: String,
         now: Timestamp,
-    ) -> Result<Said, CdnError> {
+    ) -> Result<CloudFrontAnswer, CdnError> {
         let away = |error: reqwest::Error| CdnError::Away(error.without_url().to_string());
         let host = sigv4::host_of(&self.endpoint);
         let signing = Signing {
@@ -162,7 +162,7 @@ impl CloudFront {
         let version = response.headers().get("etag").and_then(|tag| tag.to_str().ok()).map(str::to_owned);
         let text = response.text().await.map_err(away)?;
         if status.is_success() {
-            return Ok(Said { text, version });
+            return Ok(CloudFrontAnswer { text, version });
         }
         let code = element(&text, "Code").unwrap_or("unknown");
         let message = element(&text, "Message").unwrap_or_default();
@@ -177,7 +177,7 @@ impl CloudFront {
 }
 
 /// An answer of the provider.
-struct Said {
+struct CloudFrontAnswer {
     text: String,
     version: Option<String>,
 }

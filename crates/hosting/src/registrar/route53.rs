@@ -26,18 +26,18 @@ pub struct Route53 {
 }
 
 /// An error that the service answered, by its name.
-enum Said {
+enum ApiError {
     Away(Away),
     Error { kind: String, message: String },
 }
 
-impl From<Away> for Said {
+impl From<Away> for ApiError {
     fn from(away: Away) -> Self {
         Self::Away(away)
     }
 }
 
-impl Said {
+impl ApiError {
     fn away(self) -> Away {
         match self {
             Self::Away(away) => away,
@@ -60,7 +60,7 @@ impl Route53 {
         }
     }
 
-    async fn call(&self, operation: &str, input: &Value) -> Result<Value, Said> {
+    async fn call(&self, operation: &str, input: &Value) -> Result<Value, ApiError> {
         let standard = || format!("https://route53domains.{}.amazonaws.com/", self.region);
         let url = self.url.as_ref().map_or_else(standard, ToString::to_string);
         let url = Url::parse(&url).map_err(|error| away(error.to_string()))?;
@@ -99,14 +99,14 @@ impl Route53 {
         let is_throttled = status == StatusCode::TOO_MANY_REQUESTS || kind.contains("Throttl");
         if status.is_server_error() || is_throttled || kind.is_empty() {
             let wait = is_throttled.then_some(Duration::from_mins(1));
-            return Err(Said::Away(Away { text: format!("{status} {kind}"), wait }));
+            return Err(ApiError::Away(Away { text: format!("{status} {kind}"), wait }));
         }
-        Err(Said::Error { kind, message })
+        Err(ApiError::Error { kind, message })
     }
 
     async fn price(&self, domain: &str) -> Result<Option<DomainPrice>, Away> {
         let tld = psl::suffix_str(domain).unwrap_or_default();
-        let answer = self.call("ListPrices", &json!({ "Tld": tld })).await.map_err(Said::away)?;
+        let answer = self.call("ListPrices", &json!({ "Tld": tld })).await.map_err(ApiError::away)?;
         let found = answer["Prices"].as_array().and_then(|prices| prices.iter().find(|price| price["Name"] == tld));
         let Some(price) = found.map(|price| &price["RegistrationPrice"]) else { return Ok(None) };
         let (Some(amount), Some(currency)) = (price["Price"].as_f64(), price["Currency"].as_str()) else {
@@ -161,7 +161,7 @@ impl Registrar for Route53 {
     fn offer<'a>(&'a self, domain: &'a str) -> Answer<'a, Offer> {
         Box::pin(async move {
             let answer = self.call("CheckDomainAvailability", &json!({ "DomainName": domain })).await;
-            let availability = match answer.map_err(Said::away)?["Availability"].as_str().unwrap_or_default() {
+            let availability = match answer.map_err(ApiError::away)?["Availability"].as_str().unwrap_or_default() {
                 "AVAILABLE" => Availability::Available,
                 "UNAVAILABLE" | "UNAVAILABLE_RESTRICTED" => Availability::Unavailable,
                 "UNAVAILABLE_PREMIUM" => Availability::Premium,
@@ -187,11 +187,11 @@ impl Registrar for Route53 {
                     Some(operation) => Ok(Progress::Running(operation.to_owned())),
                     None => Err(away("it named no operation")),
                 },
-                Err(Said::Error { kind, .. }) if kind == "DuplicateRequest" => {
+                Err(ApiError::Error { kind, .. }) if kind == "DuplicateRequest" => {
                     self.find(&wanted.domain).await?.ok_or_else(|| away("it has the request and does not show it"))
                 }
-                Err(Said::Error { kind, message }) => Ok(Progress::Failed(format!("{message} ({kind})"))),
-                Err(Said::Away(away)) => Err(away),
+                Err(ApiError::Error { kind, message }) => Ok(Progress::Failed(format!("{message} ({kind})"))),
+                Err(ApiError::Away(away)) => Err(away),
             }
         })
     }
@@ -199,7 +199,7 @@ impl Registrar for Route53 {
     fn find<'a>(&'a self, domain: &'a str) -> Answer<'a, Option<Progress>> {
         Box::pin(async move {
             let input = json!({ "MaxItems": 100, "SortBy": "SubmittedDate", "SortOrder": "DESC" });
-            let answer = self.call("ListOperations", &input).await.map_err(Said::away)?;
+            let answer = self.call("ListOperations", &input).await.map_err(ApiError::away)?;
             let operations = answer["Operations"].as_array().cloned().unwrap_or_default();
             let is_it = |one: &&Value| one["Type"] == "REGISTER_DOMAIN" && one["DomainName"] == domain;
             if let Some(found) = operations.iter().find(is_it) {
@@ -208,8 +208,8 @@ impl Registrar for Route53 {
             }
             match self.call("GetDomainDetail", &json!({ "DomainName": domain })).await {
                 Ok(_) => Ok(Some(Progress::Succeeded { expires_at: None })),
-                Err(Said::Error { .. }) => Ok(None),
-                Err(Said::Away(away)) => Err(away),
+                Err(ApiError::Error { .. }) => Ok(None),
+                Err(ApiError::Away(away)) => Err(away),
             }
         })
     }
@@ -217,7 +217,7 @@ impl Registrar for Route53 {
     fn poll<'a>(&'a self, wanted: &'a Registration, operation: &'a str) -> Answer<'a, Progress> {
         Box::pin(async move {
             let input = json!({ "OperationId": operation });
-            let detail = self.call("GetOperationDetail", &input).await.map_err(Said::away)?;
+            let detail = self.call("GetOperationDetail", &input).await.map_err(ApiError::away)?;
             let stands = progress(&detail, operation);
             if !matches!(stands, Progress::Succeeded { .. }) {
                 return Ok(stands);

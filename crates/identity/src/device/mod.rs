@@ -26,7 +26,7 @@ use tenancy::{
     enter::{Admitted, Delivery, Visitor},
     sessions::{
         device_name,
-        sign_in::{self, CompletedSignIn, Entered, SignedIn, Typed, Way},
+        sign_in::{self, CompletedSignIn, Entered, SignInMethod, SignedIn, Typed},
     },
 };
 
@@ -246,7 +246,7 @@ pub async fn poll(tx: &mut Tx, janua: &Janua, visitor: &Visitor, hash: &str) -> 
             }
             let since = waiting.authenticated_at;
             let scopes = waiting.scopes;
-            let way = Way { method: "device", gate_mark, since, delivery: Delivery::Body, scopes };
+            let way = SignInMethod { method: "device", gate_mark, since, delivery: Delivery::Body, scopes };
             Ok(Found::In(Box::new(sign_in::enter(tx, janua, visitor, account, way).await?)))
         }
         _ => Ok(Found::Not(INVALID_GRANT)),

@@ -31,7 +31,7 @@ use tenancy::{
     once::TOKEN_SPENT,
     sessions::{
         Proof, device_name,
-        sign_in::{self, SignedIn, Way},
+        sign_in::{self, SignInMethod, SignedIn},
     },
 };
 use webauthn_rs::prelude::{PublicKeyCredential, RegisterPublicKeyCredential};
@@ -200,7 +200,7 @@ async fn passkey_login_verify(
     let entered = transact!(janua, async |tx| {
         signed.note(tx, &janua).await?;
         let account = Account::find(tx, signed.account_id).await?.ok_or(INVALID_PASSKEY)?;
-        let way = Way { method: "passkey", gate_mark: Some("mfa"), since: None, delivery, scopes: None };
+        let way = SignInMethod { method: "passkey", gate_mark: Some("mfa"), since: None, delivery, scopes: None };
         let entered = sign_in::enter(tx, &janua, &visitor, account, way).await?;
         // When it was used last is remembered with the person's other sessions.
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, signed.account_id.to_string()).await?;

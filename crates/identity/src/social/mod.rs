@@ -31,7 +31,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admitted, Delivery, Visitor, cookies},
-    sessions::sign_in::{self, Entered, MfaChallenge, SignedIn, Typed, Way},
+    sessions::sign_in::{self, Entered, MfaChallenge, SignInMethod, SignedIn, Typed},
 };
 
 use self::{
@@ -223,7 +223,7 @@ pub async fn complete(
     let kept = handed.to_keep(janua);
     transact!(janua, async |tx| {
         let (account, is_new) = who::recognise(tx, janua, visitor, provider.row, &profile, Some(&kept)).await?;
-        let entered = sign_in::enter(tx, janua, visitor, account, Way::by("social", delivery)).await?;
+        let entered = sign_in::enter(tx, janua, visitor, account, SignInMethod::by("social", delivery)).await?;
         Ok((entered, is_new))
     })
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tenancy::{
     enter::Admitted,
     once::{self, Purpose},
-    sessions::sign_in::{self, Typed, Way},
+    sessions::sign_in::{self, SignInMethod, Typed},
 };
 
 use super::{
@@ -67,7 +67,7 @@ async fn one_tap(
             return Err(INVALID_ID_TOKEN.into());
         }
         let (account, is_new) = who::recognise(tx, &janua, &visitor, provider.row, &profile, None).await?;
-        let entered = sign_in::enter(tx, &janua, &visitor, account, Way::by("social", delivery)).await?;
+        let entered = sign_in::enter(tx, &janua, &visitor, account, SignInMethod::by("social", delivery)).await?;
         Ok((entered, is_new))
     })?;
     answer(&janua, entered, is_new)

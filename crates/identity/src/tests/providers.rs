@@ -200,9 +200,9 @@ fn claims(url: &str, provider: &str, somebody: &Somebody, now: i64) -> Value {
     claims
 }
 
-struct Said(StatusCode, Value);
+struct JsonReply(StatusCode, Value);
 
-impl IntoResponse for Said {
+impl IntoResponse for JsonReply {
     fn into_response(self) -> Response {
         let mut response = (self.0, [(CONTENT_TYPE, "application/json")], self.1.to_string()).into_response();
         if self.0.is_redirection() {
@@ -212,24 +212,24 @@ impl IntoResponse for Said {
     }
 }
 
-fn no(error: &str) -> Said {
-    Said(StatusCode::BAD_REQUEST, json!({ "error": error }))
+fn no(error: &str) -> JsonReply {
+    JsonReply(StatusCode::BAD_REQUEST, json!({ "error": error }))
 }
 
 /// Codes for tokens, as strict as a provider is about PKCE, the redirect URI and who asks.
-async fn token(State(stand_in): State<StandIn>, form: String) -> Said {
+async fn token(State(stand_in): State<StandIn>, form: String) -> JsonReply {
     let form: HashMap<String, String> = url::form_urlencoded::parse(form.as_bytes()).into_owned().collect();
     let mut inner = stand_in.inner.lock().unwrap();
     inner.heard.clone_from(&form);
     if let Some((status, body)) = &inner.broken {
-        return Said(*status, body.clone());
+        return JsonReply(*status, body.clone());
     }
     let client = form["client_id"].trim_end_matches("-id").to_owned();
     let Some(grant) = inner.grants.remove(&form["code"]) else {
         // GitHub says no with a 200.
         let status = if client == "github" { StatusCode::OK } else { StatusCode::BAD_REQUEST };
         let error = if client == "github" { "bad_verification_code" } else { "invalid_grant" };
-        return Said(status, json!({ "error": error }));
+        return JsonReply(status, json!({ "error": error }));
     };
     let is_secret = match client.as_str() {
         "apple" => is_apple_secret(&form["client_secret"], &format!("{}/apple", stand_in.url), inner.now_s),
@@ -255,7 +255,7 @@ async fn token(State(stand_in): State<StandIn>, form: String) -> Said {
     if client != "linkedin" {
         answer["token_type"] = json!("bearer");
     }
-    Said(StatusCode::OK, answer)
+    JsonReply(StatusCode::OK, answer)
 }
 
 fn is_apple_secret(token: &str, issuer: &str, now: i64) -> bool {
@@ -270,11 +270,11 @@ fn is_apple_secret(token: &str, issuer: &str, now: i64) -> bool {
         && claims["exp"].as_i64().unwrap() > now
 }
 
-async fn jwks(State(stand_in): State<StandIn>) -> Said {
+async fn jwks(State(stand_in): State<StandIn>) -> JsonReply {
     let mut inner = stand_in.inner.lock().unwrap();
     inner.keys_asked += 1;
     if let Some((status, body)) = &inner.broken {
-        return Said(*status, body.clone());
+        return JsonReply(*status, body.clone());
     }
     let public = rsa().public_key();
     let part = |bytes: &[u8]| BASE64URL_NOPAD.encode(bytes);
@@ -284,25 +284,25 @@ async fn jwks(State(stand_in): State<StandIn>) -> Said {
     // Kinds we do not know, and one that would let everybody sign.
     let odd = json!({ "kty": "LMS", "kid": "odd" });
     let shared = json!({ "kty": "oct", "kid": "shared", "k": part(b"everybody knows"), "alg": "HS256" });
-    Said(StatusCode::OK, json!({ "keys": [odd, shared, rsa] }))
+    JsonReply(StatusCode::OK, json!({ "keys": [odd, shared, rsa] }))
 }
 
-fn person(stand_in: &StandIn, headers: &HeaderMap) -> Result<Somebody, Said> {
+fn person(stand_in: &StandIn, headers: &HeaderMap) -> Result<Somebody, JsonReply> {
     let inner = stand_in.inner.lock().unwrap();
     if let Some((status, body)) = &inner.broken {
-        return Err(Said(*status, body.clone()));
+        return Err(JsonReply(*status, body.clone()));
     }
     assert_eq!(headers["user-agent"], "Janua", "GitHub answers nobody without a name");
     let token = headers["authorization"].to_str().unwrap().trim_start_matches("Bearer ");
-    inner.people.get(token).cloned().ok_or_else(|| Said(StatusCode::UNAUTHORIZED, json!({})))
+    inner.people.get(token).cloned().ok_or_else(|| JsonReply(StatusCode::UNAUTHORIZED, json!({})))
 }
 
-async fn userinfo(State(stand_in): State<StandIn>, headers: HeaderMap) -> Said {
-    person(&stand_in, &headers).map_or_else(|said| said, |person| Said(StatusCode::OK, person.said))
+async fn userinfo(State(stand_in): State<StandIn>, headers: HeaderMap) -> JsonReply {
+    person(&stand_in, &headers).map_or_else(|said| said, |person| JsonReply(StatusCode::OK, person.said))
 }
 
-async fn emails(State(stand_in): State<StandIn>, headers: HeaderMap) -> Said {
-    person(&stand_in, &headers).map_or_else(|said| said, |person| Said(StatusCode::OK, person.emails))
+async fn emails(State(stand_in): State<StandIn>, headers: HeaderMap) -> JsonReply {
+    person(&stand_in, &headers).map_or_else(|said| said, |person| JsonReply(StatusCode::OK, person.emails))
 }
 
 /// A browser that was sent to a provider.

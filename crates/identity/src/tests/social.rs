@@ -179,17 +179,17 @@ async fn apple_is_given_a_signed_secret_and_its_form_field_only_names() {
     t.finish().await;
 }
 
-struct Kept {
+struct SealedTokens {
     sealed: Vec<u8>,
 }
-row!(Kept { sealed });
+row!(SealedTokens { sealed });
 
 #[tokio::test]
 async fn the_providers_tokens_are_sealed_and_shown_to_nobody() {
     let (google, t) = StandIn::start().await;
     let answer = sign_in(&google, &t, "google", proven("g-1", "ada@example.com")).await;
     let ada = Person::of(&answer);
-    let kept: Kept = t.janua.db.one("SELECT sealed FROM social_identity", params![]).await.unwrap();
+    let kept: SealedTokens = t.janua.db.one("SELECT sealed FROM social_identity", params![]).await.unwrap();
     let text = String::from_utf8_lossy(&kept.sealed).into_owned();
     assert!(!text.contains("access-code") && !text.contains("refresh-of-the-provider"), "{text}");
     let place = |subject: &str| format!("social_identity:sealed:google:{subject}");

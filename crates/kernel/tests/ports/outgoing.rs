@@ -111,7 +111,7 @@ async fn an_answer_comes_back_cut_to_its_limit_and_the_connection_is_kept() {
 }
 
 /// A server that takes one connection after the other, hands over what it hears, and hangs up when it is told to.
-async fn one_by_one() -> (String, mpsc::UnboundedReceiver<Said>, Arc<Notify>) {
+async fn one_by_one() -> (String, mpsc::UnboundedReceiver<ReceivedRequest>, Arc<Notify>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let (tell, told) = mpsc::unbounded_channel();
@@ -129,10 +129,10 @@ async fn one_by_one() -> (String, mpsc::UnboundedReceiver<Said>, Arc<Notify>) {
                 let text = String::from_utf8_lossy(&heard[..read]).into_owned();
                 if read == 0 {
                     drop(socket);
-                    tell.send(Said { connection, text }).unwrap();
+                    tell.send(ReceivedRequest { connection, text }).unwrap();
                     break;
                 }
-                tell.send(Said { connection, text }).unwrap();
+                tell.send(ReceivedRequest { connection, text }).unwrap();
                 socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
             }
         }
@@ -142,7 +142,7 @@ async fn one_by_one() -> (String, mpsc::UnboundedReceiver<Said>, Arc<Notify>) {
 
 /// What came over which connection; nothing at all when it was closed.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct ReceivedRequest {
     connection: usize,
     text: String,
 }
@@ -154,13 +154,13 @@ async fn a_connection_that_was_closed_meanwhile_is_not_asked_again() {
     for connection in 0..3 {
         let reply = get(&way, &format!("{url}a/b%20c?d=e#f")).await.unwrap();
         assert_eq!(&reply.body[..], b"ok");
-        let Said { connection: over, text } = told.recv().await.unwrap();
+        let ReceivedRequest { connection: over, text } = told.recv().await.unwrap();
         assert_eq!(over, connection);
         assert!(text.starts_with("GET /a/b%20c?d=e HTTP/1.1\r\n") && text.ends_with("\r\n\r\nhello"), "{text}");
         let host = format!("\r\nhost: {}\r\n", url.trim_start_matches("http://").trim_end_matches('/'));
         assert!(text.contains(&host) && text.contains("\r\ncontent-length: 5\r\n"), "{text}");
         hang_up.notify_one();
-        assert_eq!(told.recv().await.unwrap(), Said { connection, text: String::new() });
+        assert_eq!(told.recv().await.unwrap(), ReceivedRequest { connection, text: String::new() });
     }
 }
 
@@ -176,7 +176,7 @@ async fn a_connection_nobody_uses_is_closed_after_a_while() {
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     let closed = tokio::time::timeout(Duration::from_mins(1), told.recv()).await.expect("it is closed");
-    assert_eq!(closed.unwrap(), Said { connection: 0, text: String::new() });
+    assert_eq!(closed.unwrap(), ReceivedRequest { connection: 0, text: String::new() });
     assert!((3..=9).contains(&began.elapsed().as_secs()), "after {:?}", began.elapsed());
     tokio::time::resume();
     get(&way, &url).await.unwrap();

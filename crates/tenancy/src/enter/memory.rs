@@ -26,7 +26,7 @@ const GROUPS: usize = 1024;
 pub type Groups = [Option<u128>; 2];
 
 pub struct Memory<K, V> {
-    known: Recent<K, Kept<V>>,
+    known: Recent<K, CachedValue<V>>,
     groups: fn(&K, &V) -> Groups,
     /// Counts how often each group was forgotten. An entry from before is not taken any more, and found out only when it is
     /// asked for: so forgetting a group costs the same however much is remembered.
@@ -42,12 +42,12 @@ type Readings<K, V> = HashMap<(K, u64), (usize, Shared<V>)>;
 type Shared<V> = Arc<OnceCell<Option<Arc<V>>>>;
 
 /// A cached value, and the counts of its groups from then.
-struct Kept<V> {
+struct CachedValue<V> {
     value: Arc<V>,
     counts: [u64; 2],
 }
 
-impl<V> Clone for Kept<V> {
+impl<V> Clone for CachedValue<V> {
     fn clone(&self) -> Self {
         Self { value: self.value.clone(), counts: self.counts }
     }
@@ -116,7 +116,7 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
             let found = (&mut read).await?.map(Arc::new);
             if let Some(found) = &found {
                 let (value, counts) = (found.clone(), self.counts(key, found));
-                self.known.insert(key.clone(), Kept { value, counts });
+                self.known.insert(key.clone(), CachedValue { value, counts });
                 if forgotten.load(SeqCst) != before {
                     self.known.forget(key);
                 }

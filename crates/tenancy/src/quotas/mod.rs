@@ -244,7 +244,7 @@ pub async fn try_spend(tx: &mut Tx, janua: &Janua, pool: Pool, meter: &Meter, n:
         return Ok(Outcome::Refused(Used { plan, used: Some(used), limit }));
     };
     if let Some(limit) = &limit {
-        notices::tell(tx, janua, &Told { pool, own, plan: &plan, meter, limit }, &counter).await?;
+        notices::tell(tx, janua, &LimitedMeter { pool, own, plan: &plan, meter, limit }, &counter).await?;
     }
     Ok(Outcome::Counted(Used { plan, used: Some(counter.used), limit }))
 }
@@ -288,14 +288,14 @@ pub async fn spend_beyond(
     };
     match (counted.first(), &limit) {
         (Some(counter), Some(limit)) => {
-            notices::tell(tx, janua, &Told { pool, own, plan: &plan, meter, limit }, counter).await
+            notices::tell(tx, janua, &LimitedMeter { pool, own, plan: &plan, meter, limit }, counter).await
         }
         _ => Ok(()),
     }
 }
 
-/// What a warning is about.
-struct Told<'a> {
+/// A meter with its limit, for the warning when it is nearly used up.
+struct LimitedMeter<'a> {
     pool: Pool,
     /// The app whose counter it is, where it has one of its own.
     own: Option<ApplicationId>,

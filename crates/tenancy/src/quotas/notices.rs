@@ -2,7 +2,7 @@
 use db::{Tx, params};
 use kernel::Janua;
 
-use super::{Counter, Told};
+use super::{Counter, LimitedMeter};
 use crate::{
     events::{self, About, By},
     messages::mail::{self, Letter, Mail, Sample},
@@ -26,7 +26,7 @@ fn step(used: i64, limit: i64) -> i64 {
 }
 
 /// Sends the warning that is due, if one is. A gauge that rises and falls is told of once a month.
-pub(super) async fn tell(tx: &mut Tx, janua: &Janua, of: &Told<'_>, counter: &Counter) -> db::Result<()> {
+pub(super) async fn tell(tx: &mut Tx, janua: &Janua, of: &LimitedMeter<'_>, counter: &Counter) -> db::Result<()> {
     let (pool, meter, limit) = (of.pool, of.meter, of.limit);
     let month = janua.clock.now().month().0;
     let is_same = counter.told_limit == limit.included && counter.told_month == month.0;

@@ -61,8 +61,8 @@ pub async fn refusal_of_ended(tx: &mut Tx, id: SessionId) -> db::Result<Option<C
     Ok(is_blocked.then_some(BLOCKED_FROM_APP))
 }
 
-/// A way to sign in.
-pub struct Way<'a> {
+/// How a user proved who they are, and what the session is for.
+pub struct SignInMethod<'a> {
     /// The method of the proof (`pwd`, `mail`, …).
     pub method: &'a str,
     /// The mark with which it passes the gate, if it does: `mfa` for a proof of two factors at once, such as a
@@ -75,7 +75,7 @@ pub struct Way<'a> {
     pub scopes: Option<Scopes>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> SignInMethod<'a> {
     /// One factor.
     pub fn by(method: &'a str, delivery: Delivery) -> Self {
         Self { method, gate_mark: None, since: None, delivery, scopes: None }
@@ -100,7 +100,13 @@ impl Pending {
 /// The gate: begins a session, or issues a ticket for a user who still has to prove a second factor. The account is
 /// locked meanwhile: a transaction that ends sessions, changes a password or switches a factor on comes before or
 /// after.
-pub async fn enter(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
+pub async fn enter(
+    tx: &mut Tx,
+    janua: &Janua,
+    visitor: &Visitor,
+    account: Account,
+    way: SignInMethod<'_>,
+) -> Result<Entered> {
     let held = Account::hold(tx, account.id).await?.ok_or(UNAUTHENTICATED)?;
     enter_held(tx, janua, visitor, held, way).await
 }
@@ -111,7 +117,7 @@ pub async fn enter_held(
     janua: &Janua,
     visitor: &Visitor,
     HeldAccount(account): HeldAccount,
-    way: Way<'_>,
+    way: SignInMethod<'_>,
 ) -> Result<Entered> {
     if let Some(code) = refusal(tx, &account).await? {
         return Ok(Entered::Refused(code));

@@ -24,7 +24,7 @@ pub struct Forger {
 }
 
 /// What is said in one answer.
-pub struct Said {
+pub struct Claims {
     kind: &'static str,
     origin: &'static str,
     rp_id: &'static str,
@@ -42,10 +42,10 @@ impl Forger {
         Self { credential_id, key }
     }
 
-    fn said(kind: &'static str, flags: u8, change: impl FnOnce(&mut Said)) -> Said {
+    fn said(kind: &'static str, flags: u8, change: impl FnOnce(&mut Claims)) -> Claims {
         let (origin, rp_id) = ("http://localhost:0", "localhost");
         let mut said =
-            Said { kind, origin, rp_id, flags, count: 1, algorithm: -7, spoils_signature: false, is_framed: false };
+            Claims { kind, origin, rp_id, flags, count: 1, algorithm: -7, spoils_signature: false, is_framed: false };
         change(&mut said);
         said
     }
@@ -58,7 +58,7 @@ impl Forger {
         serde_cbor_2::to_vec(&Cbor::Map(map)).unwrap()
     }
 
-    pub fn make(&self, options: &Value, change: impl FnOnce(&mut Said)) -> Value {
+    pub fn make(&self, options: &Value, change: impl FnOnce(&mut Claims)) -> Value {
         let said = Self::said("webauthn.create", PRESENT | VERIFIED | ATTESTED, change);
         let mut data = said.authenticator_data();
         data.extend([0; 16]);
@@ -79,7 +79,7 @@ impl Forger {
         } })
     }
 
-    pub fn sign(&self, options: &Value, user: &str, change: impl FnOnce(&mut Said)) -> Value {
+    pub fn sign(&self, options: &Value, user: &str, change: impl FnOnce(&mut Claims)) -> Value {
         let said = Self::said("webauthn.get", PRESENT | VERIFIED, change);
         let (data, client_data) = (said.authenticator_data(), said.client_data(options));
         let signed = [&data, digest(&SHA256, &client_data).as_ref()].concat();
@@ -98,7 +98,7 @@ impl Forger {
     }
 }
 
-impl Said {
+impl Claims {
     fn authenticator_data(&self) -> Vec<u8> {
         [digest(&SHA256, self.rp_id.as_bytes()).as_ref(), &[self.flags], &self.count.to_be_bytes()].concat()
     }
@@ -111,7 +111,7 @@ impl Said {
     }
 }
 
-type Change = fn(&mut Said);
+type Change = fn(&mut Claims);
 
 #[tokio::test]
 async fn p44_a_new_passkey_is_checked_in_all_it_says() {
