@@ -248,10 +248,15 @@ pub fn wait<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
 
 /// The newest mail in a folder that holds these words. Its text lies there as it is.
 pub fn mail_with(folder: &Path, words: &str) -> Option<String> {
+    mail_with_all(folder, &[words])
+}
+
+/// The newest mail that contains each of these.
+pub fn mail_with_all(folder: &Path, words: &[&str]) -> Option<String> {
     let mut files: Vec<_> = fs::read_dir(folder).ok()?.filter_map(Result::ok).collect();
     files.sort_by_key(|file| file.metadata().and_then(|meta| meta.modified()).ok());
     let mut texts = files.iter().rev().filter_map(|file| fs::read_to_string(file.path()).ok());
-    texts.find(|text| text.contains(words))
+    texts.find(|text| words.iter().all(|word| text.contains(word)))
 }
 
 pub fn token_in(mail: &str) -> String {

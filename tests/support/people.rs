@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde_json::{Value, json};
 
-use super::{Server, mail_with, token_in, wait};
+use super::{Server, mail_with_all, token_in, wait};
 
 pub const PASSWORD: &str = "correct horse battery staple";
 
@@ -27,8 +27,8 @@ pub fn text(value: &Value) -> String {
 /// A mail that lies in the outbox of any of these folders.
 pub fn mail_in(folders: &[&Path], to: &str, words: &str) -> String {
     let said = format!("To: {to}");
-    let find = || folders.iter().find_map(|folder| mail_with(&folder.join("data/outbox"), &said));
-    wait(&format!("the mail to {to}"), || find().filter(|mail| mail.contains(words)))
+    let find = || folders.iter().find_map(|folder| mail_with_all(&folder.join("data/outbox"), &[&said, words]));
+    wait(&format!("the mail to {to}"), find)
 }
 
 /// An account with a confirmed address.
