@@ -218,9 +218,21 @@ impl Soak {
 
     fn compare_agents(&self) {
         let agents: Vec<_> = self.note(|ledger| {
-            let all = ledger.agents.iter();
+            let all = ledger.agents.iter().filter(|agent| !agent.is_deleted);
             all.map(|agent| (agent.id.clone(), agent.spent, agent.perhaps, agent.is_suspended)).collect()
         });
+        let deleted = self.note(|ledger| {
+            let all = ledger.agents.iter().filter(|agent| agent.is_deleted);
+            all.map(|agent| agent.id.clone()).collect::<Vec<_>>()
+        });
+        for id in deleted {
+            for node in 0..self.world.nodes.len() {
+                let (status, _) = self.answer(node, &format!("/framework-agent/{id}"), &self.bearer());
+                if status != 404 {
+                    self.wrong(format!("agent {id} was deleted, and node {node} answers {status}"));
+                }
+            }
+        }
         for (id, spent, perhaps, is_suspended) in agents {
             for (node, said) in self.at_each(&format!("/framework-agent/{id}")).iter().enumerate() {
                 let agent = &said["agent"];

@@ -7,6 +7,7 @@ use super::{Area, Soak};
 use crate::{one_node::Dice, skills::package, support::people::text};
 
 const AREA: Area = Area::Directory;
+const MOST_VERSIONS: usize = 900;
 
 impl Soak {
     fn scim(&self) -> String {
@@ -65,7 +66,8 @@ impl Soak {
     /// A version of the skill after the other.
     pub fn publish_skills(&self, dice: &mut Dice) {
         let room = tempfile::tempdir().unwrap();
-        while !self.is_over() {
+        // A skill has a thousand versions at most.
+        while !self.is_over() && self.note(|ledger| ledger.published.len()) < MOST_VERSIONS {
             let version = format!("1.1.{}", self.number());
             let bytes = package(room.path(), &version, &format!("Version {version}."));
             let more = format!("{}\r\nContent-Type: application/gzip", self.bearer());
@@ -75,7 +77,7 @@ impl Soak {
             if reply.is_some() {
                 self.note(|ledger| ledger.published.insert(version));
             }
-            Self::pause(dice, 2000);
+            Self::pause(dice, 4000);
         }
     }
 
@@ -109,12 +111,30 @@ impl Soak {
 
     pub fn compare_skills(&self) {
         let published = self.note(|ledger| ledger.published.clone());
-        for (node, said) in self.at_each("/skills/acme.pdf-tools/versions?limit=200").iter().enumerate() {
-            let versions = said["versions"].as_array().into_iter().flatten();
-            let there: BTreeSet<String> = versions.map(|version| text(&version["version"])).collect();
+        for node in 0..self.world.nodes.len() {
+            let there = self.versions_at(node);
             let missing: Vec<_> = published.difference(&there).collect();
-            if there.len() < 200 && !missing.is_empty() {
+            if !missing.is_empty() {
                 self.lost(format!("versions of the skill at node {node}: {missing:?}"));
+            }
+        }
+    }
+
+    /// All pages of the versions that a node lists.
+    fn versions_at(&self, node: usize) -> BTreeSet<String> {
+        let (mut there, mut cursor) = (BTreeSet::new(), String::new());
+        loop {
+            let path = format!("/skills/acme.pdf-tools/versions?limit=200{cursor}");
+            let (status, said) = self.answer(node, &path, &self.bearer());
+            let said: Value = serde_json::from_slice(&said).unwrap_or_default();
+            if status != 200 {
+                self.wrong(format!("{path} at node {node} in the end: {status} {said}"));
+            }
+            let versions = said["versions"].as_array().into_iter().flatten();
+            there.extend(versions.map(|version| text(&version["version"])));
+            match said["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return there,
             }
         }
     }

@@ -20,6 +20,7 @@ pub struct Agent {
     /// A spending whose outcome is not known.
     pub perhaps: u64,
     pub is_suspended: bool,
+    pub is_deleted: bool,
 }
 
 #[derive(Default)]
@@ -60,7 +61,7 @@ impl fmt::Display for Ledger {
         let sign_ins: u64 = self.people.iter().map(|person| person.sign_ins).sum();
         write!(
             out,
-            "{} sign-ups, {sign_ins} sign-ins, {} sessions ended, {} keys created and {} of them deleted, {} usage events, {} objects and {} deleted, {} deployments, {} mails, {} agents, {} users by SCIM, {} versions of a skill",
+            "{} sign-ups, {sign_ins} sign-ins, {} sessions ended, {} keys created and {} of them deleted, {} usage events, {} objects and {} deleted, {} deployments, {} mails, {} agents and {} deleted, {} users by SCIM, {} versions of a skill",
             self.signed_up.len(),
             self.ended.len(),
             self.keys.len() + self.deleted_keys.len(),
@@ -71,6 +72,7 @@ impl fmt::Display for Ledger {
             self.deployed.len(),
             self.mails.len(),
             self.agents.len(),
+            self.agents.iter().filter(|agent| agent.is_deleted).count(),
             self.staff.len(),
             self.published.len()
         )

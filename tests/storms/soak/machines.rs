@@ -6,6 +6,8 @@ use crate::{one_node::Dice, support::people::text};
 
 const AREA: Area = Area::Agents;
 pub const MOST: u64 = 1000;
+/// An organization has a hundred machines at most.
+const AT_ONCE: usize = 60;
 
 impl Soak {
     pub fn spend(&self, dice: &mut Dice) {
@@ -23,7 +25,13 @@ impl Soak {
         let made = self.ask(AREA, dice, "POST /framework-agent/register", &self.bearer(), &wish, &[200, 201])?.json();
         let (id, secret) = (text(&made["clientId"]), text(&made["clientSecret"]));
         let place = self.note(|ledger| {
-            ledger.agents.push(Agent { id: id.clone(), spent: 0, perhaps: 0, is_suspended: false });
+            ledger.agents.push(Agent {
+                id: id.clone(),
+                spent: 0,
+                perhaps: 0,
+                is_suspended: false,
+                is_deleted: false,
+            });
             ledger.agents.len() - 1
         });
         let form = format!("grant_type=client_credentials&client_id={id}&client_secret={secret}");
@@ -52,6 +60,22 @@ impl Soak {
                 self.wrong(format!("an agent spent {spent}, and {me} says otherwise"));
             }
         }
+        self.retire(dice)
+    }
+
+    /// Deletes the oldest agent once there are many.
+    fn retire(&self, dice: &mut Dice) -> Option<()> {
+        let (place, id) = self.note(|ledger| {
+            let mut there = ledger.agents.iter().enumerate().filter(|(_, agent)| !agent.is_deleted);
+            let oldest = there.next().map(|(place, agent)| (place, agent.id.clone()));
+            oldest.filter(|_| there.count() >= AT_ONCE)
+        })?;
+        let path = format!("DELETE /framework-agent/{id}");
+        let reply = self.ask(AREA, dice, &path, &self.bearer(), &Value::Null, &[204, 404])?;
+        if reply.status == 404 && reply.unanswered == 0 {
+            self.wrong(format!("agent {id} was lost before it was deleted"));
+        }
+        self.note(|ledger| ledger.agents[place].is_deleted = true);
         Some(())
     }
 
