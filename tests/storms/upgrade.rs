@@ -235,10 +235,6 @@ const PEOPLE_RECOUNT: &str = "SELECT DISTINCT app_id || ' ' || account_id FROM a
                               WHERE app_id IS NOT NULL AND account_id IN (SELECT id FROM account) AND type = 'SIGNED_IN'";
 
 fn upgrade(engine: &str, addresses: &[&str]) {
-    // Its last steps (pending deliveries and jobs, analytics) are young: the long run has them until they have proven steady.
-    if extent(0, 1, "upgrades") == 0 {
-        return;
-    }
     let world = World::of(engine, addresses.len());
     let kept = &world.kept;
     let before = |sql: &str| match &world.store {
