@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
 #![expect(clippy::print_stdout, reason = "the figures are for the person at the terminal")]
 
+mod agents_growth;
 mod bare;
 mod chart;
 mod check;
@@ -109,6 +110,8 @@ enum Scenario {
     UsageGrowth(usage_growth::Options),
     /// Lists and searches among many skills, beside a thousand
     SkillsGrowth(skills_growth::Options),
+    /// Lookups and lists among many agents, beside a thousand
+    AgentsGrowth(agents_growth::Options),
     /// Analytics of many users and events, beside a thousand users
     InsightsGrowth(insights_growth::Options),
     /// Events of the payment processor, accepted
@@ -196,6 +199,7 @@ pub fn run() -> Result<()> {
         Scenario::Usage => one(usage::measure)?,
         Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
         Scenario::SkillsGrowth(options) => skills_growth::measure(&rounds()?, &janua()?, options)?.into(),
+        Scenario::AgentsGrowth(options) => agents_growth::measure(&rounds()?, &janua()?, options)?.into(),
         Scenario::InsightsGrowth(options) => insights_growth::measure(&rounds()?, &janua()?, options)?.into(),
         Scenario::Payments => one(payments::measure)?,
         Scenario::Mail => one(mail::measure)?,

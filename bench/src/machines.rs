@@ -52,10 +52,10 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
 }
 
 /// A wallet of an EVM chain.
-struct Wallet(SigningKey);
+pub struct Wallet(SigningKey);
 
 impl Wallet {
-    fn new(seed: u64) -> Result<Self> {
+    pub fn new(seed: u64) -> Result<Self> {
         let mut bytes = [7; 32];
         bytes[24..].copy_from_slice(&seed.to_be_bytes());
         Ok(Self(SigningKey::from_slice(&bytes)?))
@@ -88,7 +88,7 @@ fn signer() -> Result<impl Fn() -> Result<()>> {
     })
 }
 
-fn agent(ground: &Ground, wallet: &Wallet, more: &Value) -> Result<String> {
+pub fn agent(ground: &Ground, wallet: &Wallet, more: &Value) -> Result<String> {
     let mut body =
         json!({ "name": "Bench", "wallet": wallet.address(), "scopes": ["orders:read"], "orgId": ground.org });
     more.as_object().into_iter().flatten().for_each(|(name, value)| body[name] = value.clone());
@@ -108,7 +108,7 @@ fn redemption(ground: &Ground, wallet: &Wallet, id: &str) -> Result<Vec<u8>> {
 }
 
 /// The first token proves the wallet, which happens once.
-fn proves(ground: &Ground, wallet: &Wallet, id: &str) -> Result<()> {
+pub fn proves(ground: &Ground, wallet: &Wallet, id: &str) -> Result<()> {
     let proven = client::send(ground.address(), &close(&redemption(ground, wallet, id)?)?)?;
     ensure!(proven.starts_with("HTTP/1.1 200"), "{proven}");
     Ok(())
