@@ -1,8 +1,12 @@
 // An MCP server of the published TypeScript SDK that takes Janua's tokens, and the SDK's own clients, of both versions in
 // use. They find out everything by themselves. On the output they say where the person must go ("open"), and read from the
-// input where the person came back.
+// input where the person came back. On a domain they are given its name, a folder with the certificate and key of its server, and
+// whether its organization has proven it.
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { createServer, request } from 'node:https'
 import { createInterface } from 'node:readline/promises'
+import { Readable } from 'node:stream'
 import { Client as NewClient, StreamableHTTPClientTransport as NewTransport } from '@modelcontextprotocol/client'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
@@ -14,7 +18,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
 import { createRemoteJWKSet, jwtVerify } from 'jose'
 
-const [issuer, port, clientMetadataUrl, appId, appSecret] = process.argv.slice(2)
+const [issuer, port, clientMetadataUrl, appId, appSecret, domain, folder, proof = 'proven'] = process.argv.slice(2)
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 const ask = async (...words) => {
   console.log(words.join(' '))
@@ -22,7 +26,7 @@ const ask = async (...words) => {
 }
 
 // The server: a tool for whoever has a token for it with its scope.
-const resource = new URL(`http://127.0.0.1:${port}/mcp`)
+const resource = new URL(domain ? `https://${domain}/mcp` : `http://127.0.0.1:${port}/mcp`)
 const keys = createRemoteJWKSet(new URL(`${issuer}/.well-known/jwks.json`))
 const verifier = {
   async verifyAccessToken(token) {
@@ -34,7 +38,8 @@ const verifier = {
     return { token, clientId: payload.client_id, scopes, expiresAt: payload.exp, resource, extra: { sub: payload.sub } }
   },
 }
-const app = createMcpExpressApp()
+// Without the hosts the SDK accepts requests to names of loopback alone.
+const app = createMcpExpressApp({ allowedHosts: [resource.hostname] })
 const oauthMetadata = await (await fetch(`${issuer}/.well-known/oauth-authorization-server`)).json()
 app.use(mcpAuthMetadataRouter({ oauthMetadata, resourceServerUrl: resource, scopesSupported: ['mcp:tools'] }))
 const bearer = requireBearerAuth({
@@ -53,7 +58,21 @@ app.post('/mcp', bearer, async (request, response) => {
   await transport.handleRequest(request, response, request.body)
 })
 app.all('/mcp', bearer, (_, response) => response.status(405).end())
-await new Promise((resolve) => app.listen(port, '127.0.0.1', resolve))
+const files = domain && { key: readFileSync(`${folder}/key.pem`), cert: readFileSync(`${folder}/cert.pem`) }
+const listener = domain ? createServer(files, app) : app
+await new Promise((resolve) => listener.listen(port, '127.0.0.1', resolve))
+
+// What a client asks with: it finds the domain on this machine. The certificate must still be the domain's own.
+async function onThisMachine(url, { method, headers, body, signal } = {}) {
+  url = new URL(url)
+  if (url.hostname !== domain) return fetch(url, { method, headers, body, signal })
+  const options = { hostname: '127.0.0.1', port, servername: domain, ca: files.cert, method, signal, agent: false }
+  options.headers = { ...Object.fromEntries(new Headers(headers)), host: url.host }
+  const answer = await new Promise((resolve, reject) => {
+    request(url, options, resolve).on('error', reject).end(body && String(body))
+  })
+  return new Response(Readable.toWeb(answer), { status: answer.statusCode, headers: answer.headers })
+}
 
 // What an application must bring to the SDK's client: places to keep things, and a way to open a browser.
 class Provider {
@@ -80,7 +99,7 @@ class Provider {
 }
 
 async function through(name, Client, Transport, provider) {
-  const transport = () => new Transport(resource, { authProvider: provider })
+  const transport = () => new Transport(resource, { authProvider: provider, fetch: domain ? onThisMachine : undefined })
   const whoami = async () => {
     const client = new Client({ name: 'test', version: '1' })
     await client.connect(transport())
@@ -90,6 +109,14 @@ async function through(name, Client, Transport, provider) {
   }
   await assert.rejects(whoami(), { message: /Unauthorized/i })
   assert.ok(provider.link, 'the client knows where to send its person')
+  assert.deepEqual(provider.link.searchParams.getAll('resource'), [resource.href])
+  if (proof !== 'proven') {
+    const back = await ask('refused', provider.link)
+    // An app is sent the error. Other clients are not: their user reads it on a page.
+    if (provider.preset) assert.equal(new URL(back).searchParams.get('error'), 'invalid_target')
+    else assert.equal(back, 'page')
+    return console.log(`ok ${name}: refused`)
+  }
   const back = new URL(await ask('open', provider.link))
   assert.ok(back.searchParams.has('code'), `no code: ${back}`)
   const finish = transport()

@@ -3,6 +3,7 @@ everything by itself. It says on its output where the person must go ("open"), a
 import logging
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -17,8 +18,33 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 
 issuer, port, client_metadata_url, app_id, app_secret = sys.argv[1:6]
-resource = f"http://127.0.0.1:{port}/mcp"
+# On a domain: its name, a folder with the certificate and key of its server, and whether its organization has proven it.
+domain, folder, proof = sys.argv[6:9] if len(sys.argv) > 6 else (None, None, "proven")
+resource = f"https://{domain}/mcp" if domain else f"http://127.0.0.1:{port}/mcp"
 logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+
+
+class OnThisMachine(httpx2.AsyncHTTPTransport):
+    """Finds the domain on this machine. The certificate must still be the domain's own."""
+
+    async def handle_async_request(self, request):
+        if request.url.host != domain:
+            return await super().handle_async_request(request)
+        there = request.url.copy_with(host="127.0.0.1", port=int(port))
+        extensions = request.extensions | {"sni_hostname": domain}
+        moved = httpx2.Request(
+            request.method, there, headers=request.headers, stream=request.stream, extensions=extensions
+        )
+        assert moved.headers["host"] == domain
+        return await super().handle_async_request(moved)
+
+
+def transport():
+    return OnThisMachine(verify=ssl.create_default_context(cafile=f"{folder}/cert.pem")) if domain else None
+
+
+class Refused(Exception):
+    pass
 
 
 class Storage:
@@ -44,11 +70,16 @@ async def through(name, preset=None, **options):
 
     async def redirect(link):
         opened.append(link)
-        print("open", link, flush=True)
+        assert parse_qs(urlsplit(link).query)["resource"] == [resource], link
+        print("open" if proof == "proven" else "refused", link, flush=True)
 
     async def callback():
         back = await anyio.to_thread.run_sync(sys.stdin.readline)
         said = {key: values[0] for key, values in parse_qs(urlsplit(back.strip()).query).items()}
+        if proof != "proven":
+            # An app is sent the error. Other clients are not: its user reads it on a page.
+            assert said.get("error") == "invalid_target" if preset else back.strip() == "page", back
+            raise Refused
         assert "code" in said, f"no code: {back}"
         return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
 
@@ -64,10 +95,17 @@ async def through(name, preset=None, **options):
     )
 
     async def call():
-        async with httpx2.AsyncClient(auth=provider, timeout=20) as http:
+        async with httpx2.AsyncClient(auth=provider, timeout=20, transport=transport()) as http:
             async with Client(streamable_http_client(resource, http_client=http)) as client:
                 return (await client.call_tool("whoami", {})).content[0].text.split()
 
+    if proof != "proven":
+        try:
+            await call()
+        except* Refused:
+            print(f"ok {name}: refused", flush=True)
+        assert storage.tokens is None and len(opened) == 1, opened
+        return
     client_id, sub = await call()
     assert client_id == storage.client.client_id, client_id
     assert preset is None or client_id == app_id, client_id
@@ -102,7 +140,11 @@ async def main():
 
 
 sample = Path(__file__).parents[2] / "docs/samples/mcp/server.py"
-running = subprocess.Popen([sys.executable, sample], stdout=sys.stderr, env=os.environ | {"ISSUER": issuer, "RESOURCE": resource})
+start = [sys.executable, sample]
+if domain:
+    files = ["--ssl-keyfile", f"{folder}/key.pem", "--ssl-certfile", f"{folder}/cert.pem"]
+    start = [sys.executable, "-m", "uvicorn", "--app-dir", sample.parent, "server:app", "--port", port, *files]
+running = subprocess.Popen(start, stdout=sys.stderr, env=os.environ | {"ISSUER": issuer, "RESOURCE": resource})
 try:
     while True:
         assert running.poll() is None, "the sample ended"

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use kernel::testing::NameServer;
 use openidconnect::{
     AccessTokenHash, AuthenticationFlow, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest,
     HttpResponse, IssuerUrl, Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, RedirectUrl, Scope,
@@ -21,6 +22,9 @@ use crate::support::{Server, browser::Browser, mail_with, token_in, wait};
 const EMAIL: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse battery staple";
 const REDIRECT: &str = "http://127.0.0.1:9/callback";
+/// A host below a domain that an app has proven, and one below a domain that an app has added and not proven.
+const PROVEN: &str = "mcp.proven.example.test";
+const UNPROVEN: &str = "mcp.unproven.example.test";
 
 /// A service with a person in it, and clients of other people's.
 struct Stage {
@@ -34,6 +38,7 @@ struct Stage {
     mcp_ports: [u16; 2],
     documents: Documents,
     folder: tempfile::TempDir,
+    _names: NameServer,
 }
 
 /// An app as its owner sees it.
@@ -70,10 +75,13 @@ fn openssl(folder: &Path, arguments: &str) -> Child {
 
 impl Documents {
     fn start(folder: &Path) -> Self {
+        let names = format!("subjectAltName=IP:127.0.0.1,DNS:{PROVEN},DNS:{UNPROVEN}");
         let made = openssl(
             folder,
-            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem -days 2 \
-             -subj /CN=client -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE",
+            &format!(
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem -days 2 \
+                 -subj /CN=client -addext {names} -addext basicConstraints=critical,CA:FALSE"
+            ),
         )
         .wait();
         assert!(made.expect("openssl ends").success());
@@ -138,8 +146,12 @@ impl Stage {
         let folder = tempfile::tempdir().unwrap();
         let documents = Documents::start(folder.path());
         let authority = folder.path().join("cert.pem");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let mut names = runtime.block_on(NameServer::start());
+        let name_server = names.address().to_string();
         let settings = [
             ("JANUA_CLIENT_REGISTRATION", "on"),
+            ("JANUA_DNS_SERVERS", &name_server),
             ("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"),
             ("JANUA_OUTGOING_CA", authority.to_str().unwrap()),
         ];
@@ -155,6 +167,18 @@ impl Stage {
         let client = make(&json!({ "name": "Eve", "redirectUris": [REDIRECT] }));
         let redirects = ["http://127.0.0.1:8790/callback", "http://127.0.0.1:8791/callback"];
         let mcp_client = make(&json!({ "name": "MCP client", "redirectUris": redirects }));
+        let add_domain = |host: &str| {
+            let app = make(&json!({ "name": "Tools" })).id;
+            let scopes = json!([{ "name": "mcp:tools", "description": "Run the tools" }]);
+            ask(&server, "PATCH", &format!("/apps/{app}"), &eve, &json!({ "scopes": scopes }));
+            let domain = json!({ "domain": host.strip_prefix("mcp.") });
+            let record = ask(&server, "POST", &format!("/apps/{app}/domain"), &eve, &domain)["record"].take();
+            (format!("/apps/{app}/domain/verify"), format!("{}.", text(&record["name"])), text(&record["value"]))
+        };
+        let ((verify, name, value), (verify_unproven, ..)) = (add_domain(PROVEN), add_domain(UNPROVEN));
+        runtime.block_on(names.say(&[(&name, &value)]));
+        assert_eq!(ask(&server, "POST", &verify, &eve, &Value::Null)["status"], "verified");
+        assert_eq!(ask(&server, "POST", &verify_unproven, &eve, &Value::Null)["status"], "pending");
         let site = |host: &str, pages: &[&str], pkce: bool| {
             let pages: Vec<_> = pages.iter().map(|page| format!("http://{host}{page}")).collect();
             let app = make(&json!({ "name": "A website", "redirectUris": pages }));
@@ -171,7 +195,7 @@ impl Stage {
             "singlePage": page,
         });
         let mcp_ports = [free_port(), free_port()];
-        Self { server, client, mcp_client, sites, mcp_ports, documents, folder }
+        Self { server, client, mcp_client, sites, mcp_ports, documents, folder, _names: names }
     }
 
     fn base(&self) -> String {
@@ -195,6 +219,13 @@ impl Stage {
                     let back = browser.go_through(link, EMAIL, PASSWORD);
                     writeln!(input, "{back}").unwrap();
                 }
+                ["refused", link] => {
+                    let back = browser.try_through(link, EMAIL, PASSWORD).unwrap_or_else(|page| {
+                        assert!(page.contains("No tokens are issued for this resource."), "{page}");
+                        "page".into()
+                    });
+                    writeln!(input, "{back}").unwrap();
+                }
                 ["device", link, code] => {
                     browser.approve(link, code, EMAIL, PASSWORD);
                     writeln!(input, "done").unwrap();
@@ -205,6 +236,18 @@ impl Stage {
         let ended_well = running.0.wait().unwrap().success() && done.last().is_some_and(|line| line == "done");
         assert!(ended_well, "{name}: {done:#?}\n{}", fs::read_to_string(wrong).unwrap_or_default());
         done
+    }
+
+    /// An MCP server and its published client: on loopback, on a proven domain, and on one that is not proven. Answers what it
+    /// got done at each of them.
+    fn run_mcp(&self, name: &str, program: impl Fn() -> Command, port: u16) -> [usize; 3] {
+        let folder = self.folder.path().to_str().unwrap();
+        [vec![], vec![PROVEN, folder, "proven"], vec![UNPROVEN, folder, "unproven"]].map(|place| {
+            let mut command = program();
+            command.args([self.base(), port.to_string(), self.documents.client()]);
+            command.args([&self.mcp_client.id, &self.mcp_client.secret]).args(&place);
+            self.run(&format!("{name}-{}", place.last().unwrap_or(&"loopback")), command).len()
+        })
     }
 
     fn credentials(&self) -> [&str; 3] {
@@ -261,20 +304,14 @@ fn authlib_for_python() {
 
 #[test]
 fn mcp_for_typescript() {
-    let (stage, mut command) = (Stage::shared(), node("mcp.mjs"));
-    command.args([stage.base(), stage.mcp_ports[0].to_string(), stage.documents.client()]);
-    command.args([&stage.mcp_client.id, &stage.mcp_client.secret]);
-    let done = stage.run("mcp", command);
-    assert_eq!(done.len(), 13, "{done:?}");
+    let stage = Stage::shared();
+    assert_eq!(stage.run_mcp("mcp", || node("mcp.mjs"), stage.mcp_ports[0]), [13, 13, 7]);
 }
 
 #[test]
 fn mcp_for_python() {
-    let (stage, mut command) = (Stage::shared(), python("mcp_peer.py"));
-    command.args([stage.base(), stage.mcp_ports[1].to_string(), stage.documents.client()]);
-    command.args([&stage.mcp_client.id, &stage.mcp_client.secret]);
-    let done = stage.run("mcp-python", command);
-    assert_eq!(done.len(), 7, "{done:?}");
+    let stage = Stage::shared();
+    assert_eq!(stage.run_mcp("mcp-python", || python("mcp_peer.py"), stage.mcp_ports[1]), [7, 7, 4]);
 }
 
 #[test]

@@ -4,7 +4,11 @@ clients reach it:
     pip install -r requirements.txt
     ISSUER=http://localhost:8080 RESOURCE=http://127.0.0.1:8000/mcp python server.py
 
-Janua needs `client_registration = on`, so that MCP clients can register themselves."""
+Janua needs `client_registration = on`, so that MCP clients can register themselves. A public server needs a domain that an app
+has proven and that declares the scope, and TLS: a proxy before it that keeps the Host header, or uvicorn's own:
+
+    ISSUER=https://id.example.com RESOURCE=https://mcp.example.com/mcp \\
+      uvicorn server:app --port 443 --ssl-keyfile key.pem --ssl-certfile cert.pem"""
 import os
 from urllib.parse import urlsplit
 
@@ -14,9 +18,11 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
 
 ISSUER, RESOURCE = os.environ["ISSUER"], os.environ["RESOURCE"]
 SCOPE = "mcp:tools"
+url = urlsplit(RESOURCE)
 keys = jwt.PyJWKClient(f"{ISSUER}/.well-known/jwks.json")
 
 
@@ -58,6 +64,13 @@ def whoami() -> str:
     return f"{token.client_id} {token.subject}"
 
 
+# Without the settings the SDK accepts requests to names of loopback alone (421 Invalid Host header).
+app = server.streamable_http_app(
+    streamable_http_path=url.path or "/",
+    transport_security=TransportSecuritySettings(
+        allowed_hosts=[url.netloc], allowed_origins=[f"{url.scheme}://{url.netloc}"]
+    ),
+)
+
 if __name__ == "__main__":
-    url = urlsplit(RESOURCE)
-    uvicorn.run(server.streamable_http_app(), host=os.environ.get("HOST", "127.0.0.1"), port=url.port or 8000)
+    uvicorn.run(app, host=os.environ.get("HOST", "127.0.0.1"), port=url.port or 8000)
