@@ -78,13 +78,12 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary, options: &Options) -> Resul
     few.check().context("among few agents")?;
     many.check().context("among many agents")?;
     rustix::fs::sync();
-    let say = |what: &str| -> &'static str {
-        format!("{what} among {} agents; among {}", thousands(many.note.agents), thousands(FEW)).leak()
-    };
+    let count = thousands(many.note.agents);
+    let say =
+        |what: &str| -> &'static str { format!("{what} among {count} agents; among {}", thousands(FEW)).leak() };
     let mut figures = vec![];
     for question in QUESTIONS {
-        let asked = |place| Asked { server: &place.server, requests: (question.requests)(place) };
-        let sides = sizes::ask_both(rounds, question.name, asked(&few), asked(&many))?;
+        let sides = sizes::ask_both(rounds, question.name, few.asked(question), many.asked(question))?;
         let figure = |what, pick: fn(&Cost) -> f64, goal| {
             let (scenario, unit, samples) = (question.name, Unit::Microseconds, sides.only(pick));
             Figure { scenario, what: say(what), unit, samples, goal }
@@ -142,6 +141,10 @@ const QUESTIONS: &[Question] = &[
 ];
 
 impl Place {
+    fn asked(&self, question: &Question) -> Asked<'_> {
+        Asked { server: &self.server, requests: (question.requests)(self) }
+    }
+
     fn some(&self) -> impl Iterator<Item = u64> + use<> {
         let count = self.note.agents;
         (0..VARIETY).map(move |place| 1 + mixed(place, 5) % (count - 1))
