@@ -139,6 +139,23 @@ impl Batch<'_> {
                 }
             }
         }
+        let mut active: BTreeMap<&str, i64> = BTreeMap::new();
+        let mut blocks: BTreeMap<(&str, i64), i64> = BTreeMap::new();
+        for ((scope, gap), by) in &gaps {
+            *active.entry(scope).or_default() += by;
+            *blocks.entry((scope, (gap - 1) / 16)).or_default() += by;
+        }
+        for (scope, by) in active {
+            let sql = "INSERT INTO active_day (scope, day, users, new_users) VALUES (?1, ?2, ?3, ?4)
+                       ON CONFLICT (scope, day) DO UPDATE SET users = active_day.users + ?3,
+                           new_users = active_day.new_users + ?4";
+            self.tx.prepare_cached(sql)?.execute(params![scope, self.day(), by, 0])?;
+        }
+        for ((scope, block), by) in blocks {
+            let sql = "INSERT INTO active_block (scope, day, block, users) VALUES (?1, ?2, ?3, ?4)
+                       ON CONFLICT (scope, day, block) DO UPDATE SET users = active_block.users + ?4";
+            self.tx.prepare_cached(sql)?.execute(params![scope, self.day(), block, by])?;
+        }
         for ((scope, gap), by) in gaps {
             let sql = "INSERT INTO active_gap (scope, day, gap, users) VALUES (?1, ?2, ?3, ?4)
                        ON CONFLICT (scope, day, gap) DO UPDATE SET users = active_gap.users + ?4";

@@ -138,6 +138,18 @@ impl Writer {
                 gap.execute(params![scope, day, length, users])?;
             }
             connection.execute(
+                "INSERT INTO active_day (scope, day, users, new_users)
+                 SELECT scope, day, SUM(users), SUM(CASE WHEN gap = 0 THEN users ELSE 0 END) FROM active_gap
+                 WHERE scope = ?1 GROUP BY day",
+                params![scope],
+            )?;
+            connection.execute(
+                "INSERT INTO active_block (scope, day, block, users)
+                 SELECT scope, day, (gap - 1) / 16, SUM(users) FROM active_gap
+                 WHERE scope = ?1 AND gap > 0 GROUP BY day, (gap - 1) / 16",
+                params![scope],
+            )?;
+            connection.execute(
                 "INSERT INTO active_total (scope, users) VALUES (?1, ?2)
                  ON CONFLICT (scope) DO UPDATE SET users = active_total.users + ?2",
                 params![scope, int(self.year.users)],

@@ -3,9 +3,12 @@
 //! A gap is the number of days since a person was seen before, 0 for never. The people who were seen in the days from `a` to
 //! `b` are those with a gap of 0, or one greater than `d - a`, on a day `d` of them: each is counted on the first day in the
 //! window. So a table of counts by day and gap answers exactly for any window that is shorter than the largest gap it keeps.
+//! Its sums by day and by block of gaps say the same from fewer rows: all of a day but those with a gap of up to `d - a`.
 
 /// Gaps that are longer count as this. Exact for windows of up to a year and a day.
 pub const LONGEST_GAP: i64 = 367;
+/// How many gaps a row of `active_block` has, from 1 on. The migration that created the table counts by it.
+pub const GAPS_OF_A_BLOCK: i64 = 16;
 /// How many days are kept as bits, so that a day that comes late (a clock that went back, a slow transaction) is counted
 /// once.
 const KEPT: i64 = 60;

@@ -114,6 +114,10 @@ const GONE: &[Gone] = &[
         "DELETE FROM active_gap WHERE (scope, day, gap) IN (SELECT scope, day, gap FROM active_gap WHERE scope = $1 LIMIT $2)",
     ),
     Gone::ManyOfApp(
+        "DELETE FROM active_block WHERE (scope, day, block) IN
+             (SELECT scope, day, block FROM active_block WHERE scope = $1 LIMIT $2)",
+    ),
+    Gone::ManyOfApp(
         "DELETE FROM event_hour WHERE (app_id, hour, kind) IN
              (SELECT app_id, hour, kind FROM event_hour WHERE app_id = $1 LIMIT $2)",
     ),
@@ -127,6 +131,10 @@ const GONE: &[Gone] = &[
     ),
     Gone::ManyOfOrg(
         "DELETE FROM active_gap WHERE (scope, day, gap) IN (SELECT scope, day, gap FROM active_gap WHERE scope = $1 LIMIT $2)",
+    ),
+    Gone::ManyOfOrg(
+        "DELETE FROM active_block WHERE (scope, day, block) IN
+             (SELECT scope, day, block FROM active_block WHERE scope = $1 LIMIT $2)",
     ),
 ];
 

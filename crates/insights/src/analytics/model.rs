@@ -6,7 +6,7 @@ use kernel::clock::Timestamp;
 use tenancy::ids::{AccountId, ApplicationId, OrgId};
 
 use super::{
-    days::{Change, Seen},
+    days::{Change, GAPS_OF_A_BLOCK, Seen},
     funnels::{Funnel, Reached},
     zones,
 };
@@ -73,6 +73,8 @@ pub struct Counters {
     days: BTreeMap<(String, i64, String, String), i64>,
     people: BTreeMap<(ApplicationId, &'static str, i64, AccountId), (i64, Timestamp)>,
     gaps: BTreeMap<(String, i64, i64), i64>,
+    active: BTreeMap<(String, i64), PeopleOfDay>,
+    blocks: BTreeMap<(String, i64, i64), i64>,
     totals: BTreeMap<String, i64>,
     steps: BTreeMap<(ApplicationId, Funnel, i64, usize, usize), i64>,
 }
@@ -95,7 +97,15 @@ impl Counters {
     }
 
     pub fn gap(&mut self, scope: &str, change: Change) {
-        *self.gaps.entry((scope.to_owned(), change.day, change.gap)).or_default() += change.by;
+        let Change { day, gap, by } = change;
+        *self.gaps.entry((scope.to_owned(), day, gap)).or_default() += by;
+        let nobody = PeopleOfDay { day, seen: 0, new: 0 };
+        let active = self.active.entry((scope.to_owned(), day)).or_insert(nobody);
+        active.seen += by;
+        match gap {
+            0 => active.new += by,
+            gap => *self.blocks.entry((scope.to_owned(), day, (gap - 1) / GAPS_OF_A_BLOCK)).or_default() += by,
+        }
     }
 
     pub fn person(&mut self, scope: &str, by: i64) {
@@ -129,6 +139,17 @@ impl Counters {
             let sql = "INSERT INTO active_gap (scope, day, gap, users) VALUES ($1, $2, $3, $4)
                        ON CONFLICT (scope, day, gap) DO UPDATE SET users = active_gap.users + $4";
             tx.send(sql, params![scope, day, gap, by]).await?;
+        }
+        for ((scope, day), PeopleOfDay { seen, new, .. }) in self.active {
+            let sql = "INSERT INTO active_day (scope, day, users, new_users) VALUES ($1, $2, $3, $4)
+                       ON CONFLICT (scope, day) DO UPDATE SET users = active_day.users + $3,
+                           new_users = active_day.new_users + $4";
+            tx.send(sql, params![scope, day, seen, new]).await?;
+        }
+        for ((scope, day, block), by) in self.blocks {
+            let sql = "INSERT INTO active_block (scope, day, block, users) VALUES ($1, $2, $3, $4)
+                       ON CONFLICT (scope, day, block) DO UPDATE SET users = active_block.users + $4";
+            tx.send(sql, params![scope, day, block, by]).await?;
         }
         for (scope, by) in self.totals {
             let sql = "INSERT INTO active_total (scope, users) VALUES ($1, $2)
@@ -215,6 +236,8 @@ pub async fn forget_scope(tx: &mut Tx, scope: String) -> db::Result<()> {
         "DELETE FROM event_day WHERE scope = $1",
         "DELETE FROM active_user WHERE scope = $1",
         "DELETE FROM active_gap WHERE scope = $1",
+        "DELETE FROM active_day WHERE scope = $1",
+        "DELETE FROM active_block WHERE scope = $1",
         "DELETE FROM active_total WHERE scope = $1",
         "DELETE FROM user_period WHERE app_id = $1",
         "DELETE FROM funnel_step WHERE app_id = $1",
@@ -257,12 +280,19 @@ pub async fn events_by_hour(db: &Db, app: ApplicationId, from: i64, to: i64) -> 
     db.all(sql, params![app, from, to]).await
 }
 
-/// How many people were seen in a range of days, each once; and how many of them for the first time.
+/// How many people were seen in a range of days, each once; and how many of them for the first time. Of each day, those are
+/// left out who were seen on an earlier day of the range: whole blocks of gaps, and the gaps of the last block.
 pub async fn people(db: &Db, scope: &str, from: i64, to: i64) -> db::Result<(i64, i64)> {
-    let sql = "SELECT CAST(COALESCE(SUM(users), 0) AS BIGINT) AS seen,
-                      CAST(COALESCE(SUM(CASE WHEN gap = 0 THEN users ELSE 0 END), 0) AS BIGINT) AS new
-               FROM active_gap WHERE scope = $1 AND day >= $2 AND day <= $3 AND (gap = 0 OR gap > day - $2)";
-    db.one::<People>(sql, params![scope, from, to]).await.map(|People { seen, new }| (seen, new))
+    let sql = "SELECT CAST(COALESCE(SUM(d.users
+                 - COALESCE((SELECT SUM(b.users) FROM active_block b
+                             WHERE b.scope = d.scope AND b.day = d.day AND b.block < (d.day - $2) / $4), 0)
+                 - COALESCE((SELECT SUM(g.users) FROM active_gap g
+                             WHERE g.scope = d.scope AND g.day = d.day AND g.gap > (d.day - $2) / $4 * $4
+                               AND g.gap <= d.day - $2), 0)), 0) AS BIGINT) AS seen,
+                      CAST(COALESCE(SUM(d.new_users), 0) AS BIGINT) AS new
+               FROM active_day d WHERE d.scope = $1 AND d.day >= $2 AND d.day <= $3";
+    let found: People = db.one(sql, params![scope, from, to, GAPS_OF_A_BLOCK]).await?;
+    Ok((found.seen, found.new))
 }
 
 struct People {
@@ -279,9 +309,8 @@ pub struct PeopleOfDay {
 row!(PeopleOfDay { day, seen, new });
 
 pub async fn people_by_day(db: &Db, scope: &str, from: i64, to: i64) -> db::Result<Vec<PeopleOfDay>> {
-    let sql = "SELECT day, CAST(SUM(users) AS BIGINT) AS seen,
-                      CAST(SUM(CASE WHEN gap = 0 THEN users ELSE 0 END) AS BIGINT) AS new
-               FROM active_gap WHERE scope = $1 AND day >= $2 AND day <= $3 GROUP BY day";
+    let sql =
+        "SELECT day, users AS seen, new_users AS new FROM active_day WHERE scope = $1 AND day >= $2 AND day <= $3";
     db.all(sql, params![scope, from, to]).await
 }
 

@@ -44,6 +44,8 @@ async fn rows_of(t: &TestJanua, id: &str) -> i64 {
                     + (SELECT COUNT(*) FROM event_day WHERE scope = $1)
                     + (SELECT COUNT(*) FROM active_user WHERE scope = $1 OR account_id = $1)
                     + (SELECT COUNT(*) FROM active_gap WHERE scope = $1)
+                    + (SELECT COUNT(*) FROM active_day WHERE scope = $1)
+                    + (SELECT COUNT(*) FROM active_block WHERE scope = $1)
                     + (SELECT COUNT(*) FROM active_total WHERE scope = $1)
                     + (SELECT COUNT(*) FROM user_period WHERE app_id = $1 OR account_id = $1)
                     + (SELECT COUNT(*) FROM funnel_step WHERE app_id = $1 OR account_id = $1)
