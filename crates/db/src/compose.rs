@@ -1,4 +1,5 @@
-//! Queries that are composed at run time, for the few places whose shape depends on input: the filters of a directory.
+//! Queries that are composed at run time, for the few places whose shape depends on input: the filters of a directory, and
+//! what belongs to the rows of one page.
 //!
 //! Every other statement is one `&'static str`. A [`Composed`] query is a list of such texts with values between them, and
 //! accepts nothing else. A value becomes the next `$n`; its text never becomes part of the statement. So input can choose
@@ -33,6 +34,17 @@ impl Composed {
         self.text.push_str(&self.params.len().to_string());
         self
     }
+
+    /// Appends values with commas between them, for `IN (…)`. There must be one at least: PostgreSQL refuses `IN ()`.
+    pub fn values(&mut self, values: impl IntoIterator<Item = impl Into<Value>>) -> &mut Self {
+        for (place, value) in values.into_iter().enumerate() {
+            if place > 0 {
+                self.sql(", ");
+            }
+            self.value(value);
+        }
+        self
+    }
 }
 
 #[cfg(test)]
@@ -45,5 +57,13 @@ mod tests {
         question.value("' OR 1=1 --").sql(" AND email_verified = ").value(true);
         assert_eq!(question.text, "SELECT id FROM account WHERE name = $1 AND email_verified = $2");
         assert_eq!(question.params, vec![Value::from("' OR 1=1 --"), Value::from(true)]);
+    }
+
+    #[test]
+    fn values_of_a_list_are_numbered_on() {
+        let mut question = Composed::new("SELECT id FROM account WHERE name = ");
+        question.value("Ada").sql(" AND id IN (").values(["1", "2", "3"]).sql(")");
+        assert_eq!(question.text, "SELECT id FROM account WHERE name = $1 AND id IN ($2, $3, $4)");
+        assert_eq!(question.params.len(), 4);
     }
 }

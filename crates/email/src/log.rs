@@ -143,18 +143,14 @@ async fn list_messages(
     let key = |one: &Message| Key { at: one.created_at, id: one.id.to_string() };
     let scope = if name.is_empty() { Scope::from(app) } else { Scope::from(app).found_by(&name) };
     let Listed { rows, next_cursor } = page.list(&janua, "email-messages", scope, fetch, key).await?;
-    let mut recipients: HashMap<MessageId, Vec<Recipient>> = HashMap::new();
-    if let Search::All = search {
-        if let (Some(newest), Some(oldest)) = (rows.first(), rows.last()) {
-            for one in Recipient::of_page(&janua.db, app, newest, oldest).await? {
-                recipients.entry(one.message_id).or_default().push(one);
-            }
-        }
-    } else {
+    let shown = match (&search, rows.first(), rows.last()) {
+        (Search::All, Some(newest), Some(oldest)) => Recipient::of_page(&janua.db, app, newest, oldest).await?,
         // What was searched for may lie far apart.
-        for row in &rows {
-            recipients.insert(row.id, Recipient::of(&janua.db, row.id).await?);
-        }
+        _ => Recipient::of_some(&janua.db, &rows.iter().map(|row| row.id).collect::<Vec<_>>()).await?,
+    };
+    let mut recipients: HashMap<MessageId, Vec<Recipient>> = HashMap::new();
+    for one in shown {
+        recipients.entry(one.message_id).or_default().push(one);
     }
     let messages = rows.into_iter().map(|row| {
         let own = recipients.remove(&row.id).unwrap_or_default();

@@ -68,8 +68,6 @@ pub async fn update_mcp(
         server.machine = machine;
         let mut is_unproven = false;
         if let Some(domain) = domain.as_ref().filter(|domain| **domain != server.domain) {
-            // Under another name the server would be free of its suspension.
-            refuse_below(&caller, &server.machine)?;
             tx.notify(db::Reach::EveryNode, super::lookup::TOPIC, server.domain.clone()).await?;
             server.domain.clone_from(domain);
             server.full_name = format!("{}/{}", domains::reversed(domain), server.slug);
@@ -86,6 +84,8 @@ pub async fn update_mcp(
         let is_outside =
             server.proof == Proof::Verified && server.method == Some(Method::Http) && !server.is_on_host();
         if is_unproven || is_outside {
+            // Under another name, or without its proof, the server would get around its suspension.
+            refuse_below(&caller, &server.machine)?;
             check::unprove(&mut server, Proof::Pending, now);
         }
         publish(tx, &janua, &server).await?;

@@ -21,7 +21,7 @@ use tenancy::{
 };
 
 use super::{
-    DOMAIN_TAKEN, NAME_TAKEN,
+    DOMAIN_TAKEN, NAME_TAKEN, URL_OUTSIDE_DOMAIN,
     mails::{McpMail, McpNews},
     model::{McpServer, Method, Proof},
     proof::{self, Seen},
@@ -99,6 +99,10 @@ pub async fn verified(
         }
     }
     let mut server = own.filter(|own| own.token == asked.token).ok_or(NOT_FOUND)?;
+    // Looked at here, because the URLs may have changed while the proof was looked for.
+    if method == Method::Http && !server.is_on_host() {
+        return Err(URL_OUTSIDE_DOMAIN.because("A file proves its own host alone. Use a DNS record."));
+    }
     let is_new = server.proof != Proof::Verified;
     server.proof = Proof::Verified;
     (server.method, server.checked_at, server.seen) = (Some(method), Some(now), Some(seen.texts.clone()));

@@ -2,7 +2,7 @@
 use kernel::{
     Janua,
     clock::Timestamp,
-    fault::{INVALID, Result},
+    fault::{Fault, INVALID, Result},
     ports::outgoing,
 };
 use schemars::JsonSchema;
@@ -49,8 +49,9 @@ impl Metadata {
         self.permissions.check(now)?;
         let is_long =
             |value: &Option<Value>| value.as_ref().is_some_and(|value| value.to_string().len() > MOST_METADATA);
-        if [&self.packages, &self.remotes, &self.repository].into_iter().any(is_long) {
-            return Err(INVALID.at("packages", "too_long", "must be at most 16 kB"));
+        let fields = [("packages", &self.packages), ("remotes", &self.remotes), ("repository", &self.repository)];
+        if let Some((field, _)) = fields.into_iter().find(|(_, value)| is_long(value)) {
+            return Err(INVALID.at(field, "too_long", "must be at most 16 kB"));
         }
         if self.version.as_deref().is_some_and(|version| !manifest::is_exact(version)) {
             return Err(INVALID.at("version", "wrong_form", "must be one version, not a range and not latest"));
@@ -62,9 +63,9 @@ impl Metadata {
     pub fn apply(&self, server: &mut McpServer) -> Result<()> {
         if let Some(url) = &self.url {
             let host = outgoing::endpoint(url).ok().filter(|url| url.scheme() == "https");
-            let host = host.and_then(|url| url.domain().map(str::to_owned)).ok_or(URL_OUTSIDE_DOMAIN)?;
-            if !domains::covers(&server.domain, &host) {
-                return Err(URL_OUTSIDE_DOMAIN.into());
+            let host = host.and_then(|url| url.domain().map(str::to_owned));
+            if !host.is_some_and(|host| domains::covers(&server.domain, &host)) {
+                return Err(outside("url".to_owned()));
             }
             server.url = Some(url.clone());
         }
@@ -74,8 +75,9 @@ impl Metadata {
         if let Some(remotes) = &self.remotes {
             let mut urls =
                 remotes.as_array().into_iter().flatten().map(|remote| remote["url"].as_str().unwrap_or_default());
-            if !urls.all(|url| domains::host(url).is_some_and(|host| domains::covers(&server.domain, &host))) {
-                return Err(URL_OUTSIDE_DOMAIN.into());
+            let is_covered = |url| domains::host(url).is_some_and(|host| domains::covers(&server.domain, &host));
+            if let Some(place) = urls.position(|url| !is_covered(url)) {
+                return Err(outside(format!("remotes.{place}.url")));
             }
             server.remotes = remotes.clone();
         }
@@ -90,6 +92,10 @@ impl Metadata {
         }
         Ok(())
     }
+}
+
+fn outside(field: String) -> Fault {
+    URL_OUTSIDE_DOMAIN.at(field, "outside_domain", "must be an https URL on the server's domain")
 }
 
 /// The server as the registry describes it (`server.json`).

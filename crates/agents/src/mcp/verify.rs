@@ -14,7 +14,7 @@ use tenancy::{
 };
 
 use super::{
-    PROOF_NOT_FOUND, URL_OUTSIDE_DOMAIN, check,
+    PROOF_NOT_FOUND, check,
     model::{McpServer, Method},
     proof::{self, BAD_SIGNATURE},
     view::McpAnswer,
@@ -48,9 +48,6 @@ pub async fn verify_domain_of_mcp(
     let (method, seen) = find_proof(&janua, &server, method, asked.signature.as_deref()).await?;
     if !seen.is_proven {
         return Err(Fault::from(PROOF_NOT_FOUND).with_extra("found", &seen.texts));
-    }
-    if method == Method::Http && !server.is_on_host() {
-        return Err(URL_OUTSIDE_DOMAIN.because("A file proves its own host alone. Use a DNS record."));
     }
     let lost = check::contested(&janua, &server).await?;
     transact!(janua, async |tx| check::verified(tx, &janua, &caller, &server, method, &seen, &lost).await)?;

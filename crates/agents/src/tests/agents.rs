@@ -618,6 +618,19 @@ async fn a_limit_that_is_set_or_raised_within_a_window_counts_what_was_spent() {
     };
     assert_eq!(spend(1).await["remaining"], 7);
     assert_eq!(sums().await, (13, 13), "the ledger and the counter agree");
+    // However much was spent before.
+    let sql = "UPDATE machine_spending SET amount = $1";
+    t.janua.db.exec(sql, params![9_007_199_254_740_991_i64 << 10]).await.unwrap();
+    let month =
+        json!([{ "meter": "spend", "max": 20, "per": "day" }, { "meter": "spend", "max": 30, "per": "month" }]);
+    assert_eq!(limit(month).await[1]["used"], i64::MAX);
+    t.janua.db.exec(sql, params![0]).await.unwrap();
+    t.janua
+        .db
+        .exec("UPDATE machine_spending SET amount = 13 WHERE id = (SELECT MIN(id) FROM machine_spending)", params![])
+        .await
+        .unwrap();
+    limit(per_day(20)).await;
     // A raised limit is mailed and told about anew.
     assert_eq!(spend(8).await["allowed"], false);
     t.run_jobs().await;

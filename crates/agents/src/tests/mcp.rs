@@ -244,6 +244,15 @@ async fn m09_a_suspended_server_does_not_come_back_under_its_name() {
     assert_eq!(ada.asks(t.ask(Method::DELETE, &format!("/mcp/{id}"))).await.refusal(), refused);
     assert_eq!(change(&t, &ada, &id, json!({ "domain": "other.test" })).await.refusal(), refused);
     assert_eq!(change(&t, &ada, &id, json!({ "rotateSecret": true })).await.refusal(), refused);
+    // A file would not prove another host: the server would be without its proof.
+    let by = async |method: &str| {
+        let sql = "UPDATE mcp_server SET method = $1 WHERE machine_id = $2";
+        t.janua.db.exec(sql, params![method, id.as_str()]).await.unwrap();
+    };
+    by("http").await;
+    let outside = json!({ "url": "https://mcp.example.test/mcp" });
+    assert_eq!(change(&t, &ada, &id, outside).await.refusal(), refused);
+    by("dns").await;
     assert_eq!(server(&t, &ada, json!({})).await.refusal(), (409, "name_taken"));
     // Nor in another organization, once the old record is gone.
     names.set("_janua-mcp.example.test", &[&text(&hers.body["server"]["proof"]["dns"]["value"])]);
@@ -275,8 +284,12 @@ async fn remotes_are_on_the_domain() {
     let id = proven(&t, &names, &ada).await;
     let remote = |url: &str| json!({ "version": "2.0.0", "remotes": [{ "type": "streamable-http", "url": url }] });
     for url in ["https://evil.test/mcp", "http://example.test/mcp", "{base}/mcp", "https://{host}.example.test/mcp"] {
-        assert_eq!(change(&t, &ada, &id, remote(url)).await.refusal(), (400, "url_outside_domain"), "{url}");
+        let outside = change(&t, &ada, &id, remote(url)).await;
+        assert_eq!(outside.refusal(), (400, "url_outside_domain"), "{url}");
+        assert_eq!(outside.body["errors"][0]["field"], "remotes.0.url");
     }
+    let long = json!({ "repository": { "url": "x".repeat(17_000) } });
+    assert_eq!(change(&t, &ada, &id, long).await.body["errors"][0]["field"], "repository");
     assert_eq!(change(&t, &ada, &id, remote("https://mcp.example.test/{tenant}/mcp")).await.status, 200);
     t.run_jobs().await;
     t.finish().await;

@@ -12,7 +12,7 @@ use tenancy::{
     apps::Application,
     enter::Session,
     orgs::OrgId,
-    quotas::{self, Meter, Period},
+    quotas::{self, Meter, Period, UsedNow},
 };
 
 use super::{
@@ -363,14 +363,20 @@ pub async fn finish_change(janua: &Janua, driver: &Driver, checkout: Checkout) -
     Ok(Checkout::find(&janua.db, checkout.id).await?.unwrap_or(checkout))
 }
 
-/// Refuses a smaller plan while more is there than it allows.
+/// Refuses an organization a smaller plan while more is there than it allows.
 async fn blocked(janua: &Janua, order: &Order<'_>) -> Result<()> {
     let Some(plan) = Plans::of(janua).find(order.wish.plan) else { return Ok(()) };
+    if order.payer.app.is_some() {
+        return Ok(());
+    }
+    let gauges: Vec<&Meter> =
+        janua.declared::<Meter>().iter().filter(|meter| meter.period == Period::Gauge).collect();
+    let there = UsedNow::of_org(&janua.db, order.payer.org.id, &gauges, janua.clock.now()).await?;
     let mut over = vec![];
-    for meter in janua.declared::<Meter>().iter().filter(|meter| meter.period == Period::Gauge) {
+    for meter in gauges {
         let Some(limit) = plan.limits.get(&*meter.name).and_then(quotas::Limit::ceiling) else { continue };
-        let used = quotas::used(&janua.db, order.payer.org.id, meter, janua.clock.now()).await?;
-        if used > limit && order.payer.app.is_none() {
+        let used = there.of(meter);
+        if used > limit {
             over.push(json!({ "meter": meter.name, "used": used, "limit": limit }));
         }
     }

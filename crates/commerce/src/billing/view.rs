@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenancy::{
     apps::{Application, ApplicationId},
     orgs::OrgId,
-    quotas::{self, Limits, Meter, Period},
+    quotas::{Limits, Meter, Period, UsedNow},
 };
 
 use super::{
@@ -252,15 +252,18 @@ fn for_sale(plans: &Plans, payer: &Payer) -> Vec<PlanForSale> {
 async fn limits(janua: &Janua, payer: &Payer, plan: &str, has_own_plan: bool) -> Result<Vec<LimitView>> {
     let (own, now) = (payer.app.as_ref().filter(|_| has_own_plan), janua.clock.now());
     let tracked = Plans::of(janua).meters.values().map(|meter| &meter.meter);
+    let meters: Vec<&Meter> = janua.declared::<Meter>().iter().chain(tracked).collect();
+    let used_by_org = UsedNow::of_org(&janua.db, payer.org.id, &meters, now).await?;
+    let used_by_app = match own {
+        Some(app) => Some(UsedNow::of_app(&janua.db, app.id, &meters, now).await?),
+        None => None,
+    };
     let mut views = vec![];
-    for meter in janua.declared::<Meter>().iter().chain(tracked) {
-        let own = own.filter(|_| meter.period != Period::Gauge);
+    for meter in meters {
+        let own = used_by_app.as_ref().filter(|_| meter.period != Period::Gauge);
         let plan = if has_own_plan && own.is_none() { &payer.org.tier } else { plan };
         let Some(limit) = janua.own::<Limits>().find(plan, &meter.name) else { continue };
-        let used = match own {
-            Some(app) => quotas::used_by_app(&janua.db, app.id, meter, now).await?,
-            None => quotas::used(&janua.db, payer.org.id, meter, now).await?,
-        };
+        let used = own.unwrap_or(&used_by_org).of(meter);
         views.push(LimitView {
             meter: meter.name.to_string(),
             unit: meter.unit.to_string(),

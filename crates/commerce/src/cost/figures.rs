@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use db::{Db, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Result};
 use tenancy::{
-    apps::Application,
     orgs::{Org, OrgId},
-    quotas::{self, FIRST_PLAN, Meter, Period},
+    quotas::{self, FIRST_PLAN, Meter, Period, UsedByOrg},
 };
 
 use crate::{
@@ -72,7 +71,7 @@ impl Figures {
         for (meter, quantity, unit, amount) in &other.lines {
             match self.lines.iter_mut().find(|line| line.0 == *meter && line.2 == *unit) {
                 Some(line) => {
-                    line.1 += quantity;
+                    line.1 = line.1.saturating_add(*quantity);
                     line.3 = line.3 + *amount;
                 }
                 None => self.lines.push((meter.clone(), *quantity, unit.clone(), *amount)),
@@ -134,9 +133,8 @@ pub async fn collect(janua: &Janua, from: Timestamp, to: Timestamp, by_app: bool
             None => _ = figures.unpriced.insert(used.meter),
         }
     }
-    for (app, cost, currency) in usage::event_costs(&janua.db, from, to).await? {
-        let Some(app) = Application::find(&janua.db, app).await? else { continue };
-        let figures = book.entry(of(&app.org_id.to_string(), &app.id.to_string(), &currency)).or_default();
+    for (app, org, cost, currency) in usage::event_costs(&janua.db, from, to).await? {
+        let figures = book.entry(of(&org, &app, &currency)).or_default();
         figures.events = figures.events + cost;
     }
     spread(janua, from, to, &mut book).await?;
@@ -179,10 +177,10 @@ struct Consumption {
     at: Timestamp,
 }
 
-/// The spans in which no cost of a meter changes.
-fn spans(plans: &Plans, meter: &str, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Timestamp)> {
+/// The spans in which no cost of these meters changes.
+fn spans(plans: &Plans, meters: &[&Meter], from: Timestamp, to: Timestamp) -> Vec<(Timestamp, Timestamp)> {
     let starts = plans.costs.iter().filter_map(|cost| match cost {
-        Cost::Metered { meter: of, from, .. } if of == meter => day(from),
+        Cost::Metered { meter: of, from, .. } if meters.iter().any(|meter| *meter.name == **of) => day(from),
         _ => None,
     });
     let mut edges: BTreeSet<i64> = starts.filter(|at| *at > from && *at < to).map(|at| at.0).collect();
@@ -212,41 +210,41 @@ fn unit_cost<'a>(plans: &'a Plans, meter: &str, at: Timestamp) -> Option<&'a str
     valid.last().map(|(_, amount)| *amount)
 }
 
+/// What every organization and app used. So many statements as there are meters and changes of their costs in the plans
+/// file, however many organizations there are.
 async fn quantities(janua: &Janua, from: Timestamp, to: Timestamp) -> Result<Vec<Consumption>> {
     let (plans, mut found) = (Plans::of(janua), vec![]);
-    for meter in plans.meters.values() {
-        for (from, to) in spans(plans, &meter.meter.name, from, to) {
-            for (app, org, quantity) in usage::totals_of_all(&janua.db, meter, from, to).await? {
-                let meter = meter.meter.name.to_string();
+    for tracked in plans.meters.values() {
+        // Each meter by itself: the highest of a span is not the sum of its parts.
+        for (from, to) in spans(plans, &[&tracked.meter], from, to) {
+            for (app, org, quantity) in usage::totals_of_all(&janua.db, tracked, from, to).await? {
+                let meter = tracked.meter.name.to_string();
                 found.push(Consumption { org, app, meter, quantity, at: from });
             }
         }
     }
-    for meter in janua.declared::<Meter>().iter().filter(|meter| meter.period != Period::Gauge) {
-        for (from, to) in spans(plans, &meter.name, from, to) {
-            for (org, quantity) in quotas::used_by_all(&janua.db, meter, from, to).await? {
-                let meter = meter.name.to_string();
-                found.push(Consumption { org: org.to_string(), app: String::new(), meter, quantity, at: from });
-            }
-        }
+    let (gauges, counters): (Vec<&Meter>, Vec<&Meter>) =
+        janua.declared::<Meter>().iter().partition(|meter| meter.period == Period::Gauge);
+    let of_org = |used: UsedByOrg, at: Timestamp| Consumption {
+        org: used.org_id.to_string(),
+        app: String::new(),
+        meter: used.meter,
+        quantity: used.used,
+        at,
+    };
+    for (from, to) in spans(plans, &counters, from, to) {
+        let used = quotas::used_by_all(&janua.db, &counters, from, to).await?;
+        found.extend(used.into_iter().map(|used| of_org(used, from)));
     }
     // What is there rather than used up costs by the month, and is taken as it is now.
-    for meter in janua.declared::<Meter>().iter().filter(|meter| meter.period == Period::Gauge) {
-        if unit_cost(plans, &meter.name, to).is_none() {
-            continue;
-        }
-        for (org, there) in quotas::used_by_all(&janua.db, meter, Timestamp(0), Timestamp(1)).await? {
-            let quantity = there.saturating_mul(months(from, to));
-            found.push(Consumption {
-                org: org.to_string(),
-                app: String::new(),
-                meter: meter.name.to_string(),
-                quantity,
-                at: to,
-            });
-        }
+    let priced: Vec<&Meter> =
+        gauges.into_iter().filter(|meter| unit_cost(plans, &meter.name, to).is_some()).collect();
+    for there in quotas::used_by_all(&janua.db, &priced, Timestamp(0), Timestamp(1)).await? {
+        let there = of_org(there, to);
+        found.push(Consumption { quantity: there.quantity.saturating_mul(months(from, to)), ..there });
     }
     found.retain(|used| used.quantity > 0);
+    found.sort_by(|one, other| (&one.meter, one.at).cmp(&(&other.meter, other.at)));
     Ok(found)
 }
 
@@ -268,13 +266,13 @@ async fn spread(janua: &Janua, from: Timestamp, to: Timestamp, book: &mut Book) 
         }
         let shares: Vec<(String, i64)> = match janua.declared::<Meter>().iter().find(|meter| *meter.name == **spread)
         {
-            Some(meter) if meter.period == Period::Gauge => {
-                let found = quotas::used_by_all(&janua.db, meter, Timestamp(0), Timestamp(1)).await?;
-                found.into_iter().map(|(org, used)| (org.to_string(), used)).collect()
-            }
             Some(meter) => {
-                let found = quotas::used_by_all(&janua.db, meter, from, to).await?;
-                found.into_iter().map(|(org, used)| (org.to_string(), used)).collect()
+                let (from, to) = match meter.period {
+                    Period::Gauge => (Timestamp(0), Timestamp(1)),
+                    Period::Month | Period::Day => (from, to),
+                };
+                let found = quotas::used_by_all(&janua.db, &[meter], from, to).await?;
+                found.into_iter().map(|one| (one.org_id.to_string(), one.used)).collect()
             }
             None => match plans.meters.get(spread) {
                 Some(meter) => {

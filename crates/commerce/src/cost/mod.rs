@@ -1,7 +1,7 @@
 //! `GET /billing/admin/cost`: revenue, costs and margin of each organization, for platform admins.
 mod figures;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{
     extract::State,
@@ -17,7 +17,10 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{enter::PlatformAdmin, orgs::Org};
+use tenancy::{
+    enter::PlatformAdmin,
+    orgs::{Org, OrgId},
+};
 
 use self::figures::{Figures, Of, plan_of};
 use crate::{payments::money::Exact, usage::Accept};
@@ -221,10 +224,11 @@ async fn cost_report(
     let key = |row: &CostRow| Key { at: Timestamp(0), id: row.place.to_string() };
     let scope = Scope::platform().found_by(&format!("{from} {to} {group_by:?} {sort:?} {:?}", query.currency));
     let Listed { rows: mut shown, next_cursor } = page.list(&janua, "cost", scope, fetch, key).await?;
+    let org_of = |row: &CostRow| row.org_id.as_deref().and_then(|id| id.parse::<OrgId>().ok());
+    let orgs: BTreeSet<OrgId> = shown.iter().filter_map(org_of).collect();
+    let names = Org::names(&janua.db, &orgs.into_iter().collect::<Vec<_>>()).await?;
     for row in &mut shown {
-        if let Some(Ok(id)) = row.org_id.as_deref().map(str::parse) {
-            row.org_name = Org::find(&janua.db, id).await?.map(|org| org.name);
-        }
+        row.org_name = org_of(row).and_then(|id| names.get(&id).cloned());
     }
     let of = |currency: String| Of { org: String::new(), app: String::new(), currency };
     let totals = totals.into_iter().map(|(currency, figures)| row(&of(currency), "", &figures, 0)).collect();

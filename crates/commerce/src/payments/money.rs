@@ -57,7 +57,7 @@ impl Exact {
 
     #[must_use]
     pub fn less(self, other: Self) -> Self {
-        Self(self.0 - other.0)
+        Self(self.0.saturating_sub(other.0))
     }
 
     /// So many hundredths of a percent of `whole`; nothing where there is no whole.

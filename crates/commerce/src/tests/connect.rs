@@ -4,14 +4,14 @@ use std::time::Duration;
 use axum::http::Method;
 use db::params;
 use futures_util::future::join_all;
-use identity::testing::signed_in;
+use identity::testing::{Person, signed_in};
 use kernel::testing::{Answer, TestJanua};
 use serde_json::{Value, json};
 
 use super::{
     Shop, again,
     billing::{CARD, DAY, PLANS, act, last, pass, pay, recorded, subscribe, track},
-    make_key, start,
+    id, make_app, make_key, start,
 };
 
 const ACCOUNTS: &str = "/connect/onboard/accounts";
@@ -240,6 +240,65 @@ async fn the_report_adds_revenue_and_costs_exactly() {
     let csv = root.asks(t.get("/billing/admin/cost?groupBy=plan")).header("accept", "text/csv").await;
     assert!(csv.text.starts_with("orgId,") && csv.text.contains("scale"), "{}", csv.text);
     assert_eq!(shop.owner.asks(t.get("/billing/admin/cost")).await.refusal(), (403, "forbidden"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+/// In one currency and with what an event said it cost.
+async fn cost(t: &TestJanua, shop: &Shop, cost: &str) {
+    let costly = json!({ "meter": "api_calls", "value": 1, "cost": { "amount": cost, "currency": "usd" } });
+    let tracked = t.post("/usage/track").json(&costly).header("x-service-app-key", &shop.key).await;
+    assert_eq!(tracked.status, 200, "{}", tracked.text);
+}
+
+#[tokio::test]
+async fn the_report_keeps_organizations_and_apps_apart() {
+    let t = start(PLANS).await;
+    let (ada, bob) =
+        (Shop::open(&t, "ada@example.com", "secret").await, Shop::open(&t, "bob@example.com", "secret").await);
+    let renamed = t.ask(Method::PATCH, &format!("/org/{}", bob.org)).json(&json!({ "name": "Bakery" }));
+    assert_eq!(bob.owner.asks(renamed).await.status, 200);
+    let second = id(&make_app(&t, &ada.owner, "Second").await.body);
+    let key = make_key(&t, &ada.owner, &second, "secret", "live").await.body["value"].as_str().unwrap().to_owned();
+    let other = Shop { owner: again(&t, "ada@example.com").await, org: ada.org.clone(), app: second, key };
+    for (shop, calls, cents) in [(&ada, 10, "0.5"), (&other, 20, "0.25"), (&bob, 400, "1")] {
+        track(&t, shop, calls).await;
+        track(&t, shop, calls).await;
+        cost(&t, shop, cents).await;
+    }
+    let root = signed_in(&t, "root@example.com").await;
+    let report = async |root: &Person, query: &str| root.asks(t.get(&format!("/billing/admin/cost?{query}"))).await;
+    let rows = |report: &Answer, name: &str, of: &str| -> Vec<(String, i64, String)> {
+        let rows = report.body["rows"].as_array().unwrap().iter().filter(|row| row[name] == of);
+        let figures = rows.map(|row| {
+            let calls = row["lines"].as_array().unwrap().iter().find(|line| line["meter"] == "api_calls");
+            let events = row["cost"]["events"].as_str().unwrap().to_owned();
+            let org = row["orgName"].as_str().unwrap_or_default().to_owned();
+            (org, calls.map_or(0, |line| line["quantity"].as_i64().unwrap()), events)
+        });
+        figures.collect()
+    };
+    let orgs = report(&root, "").await;
+    let name = |shop: &Shop| rows(&orgs, "orgId", &shop.org)[0].0.clone();
+    assert_eq!(rows(&orgs, "orgId", &ada.org), [(name(&ada), 62, "0.75".to_owned())], "{}", orgs.text);
+    assert_eq!(rows(&orgs, "orgId", &bob.org), [(name(&bob), 801, "1".to_owned())]);
+    assert!(name(&bob) == "Bakery" && !["", "Bakery"].contains(&name(&ada).as_str()), "each has its name");
+    let apps = report(&root, "groupBy=app").await;
+    for (shop, calls, cents) in [(&ada, 21, "0.5"), (&other, 41, "0.25"), (&bob, 801, "1")] {
+        let found = rows(&apps, "appId", &shop.app);
+        assert_eq!(found, [(name(shop), calls, cents.to_owned())], "{}", apps.text);
+    }
+    // What an app counts up to the end of all numbers does not keep the others from the report.
+    let most = 9_007_199_254_740_991_i64 << 10;
+    t.janua
+        .db
+        .exec("UPDATE usage_total SET total = $1 WHERE app_id = $2", params![most, bob.app.as_str()])
+        .await
+        .unwrap();
+    pass(&t, Duration::from_mins(16)).await;
+    track(&t, &bob, 9_007_199_254_740_991).await;
+    let orgs = report(&again(&t, "root@example.com").await, "").await;
+    assert_eq!(rows(&orgs, "orgId", &ada.org)[0].1, 62, "{}", orgs.text);
     t.run_jobs().await;
     t.finish().await;
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{Application, ApplicationId, Environment},
     orgs::OrgId,
-    quotas::{self, Limits, Meter, Period},
+    quotas::{self, Limits, Meter, Period, UsedNow},
 };
 
 use super::{
@@ -96,20 +96,27 @@ async fn list_meters(
     let plans = Plans::of(&janua);
     let tracked = plans.meters.values().map(|meter| (&meter.meter, Some(meter)));
     let platform = janua.declared::<Meter>().iter().map(|meter| (meter, None));
+    let all: Vec<(&Meter, Option<&TrackedMeter>)> = platform.chain(tracked).collect();
+    let counted: Vec<&Meter> = all.iter().map(|(meter, _)| *meter).collect();
     let (now, mut meters) = (janua.clock.now(), vec![]);
     // An app with a plan of its own spends from a pool of its own what begins anew with a month or a day.
     let own = match of.app_id {
         Some(app) => Application::own_plan(&janua.db, app).await?.map(|plan| (app, plan)),
         None => None,
     };
-    for (meter, tracked) in platform.chain(tracked) {
+    let used_by_org = UsedNow::of_org(&janua.db, scope.org.id, &counted, now).await?;
+    let used_by_app = match &own {
+        Some((app, _)) => Some(UsedNow::of_app(&janua.db, *app, &counted, now).await?),
+        None => None,
+    };
+    for (meter, tracked) in all {
         let own = own.as_ref().filter(|_| meter.period != Period::Gauge);
         let plan = own.map_or(&scope.org.tier, |(_, plan)| plan);
         let limit = janua.own::<Limits>().find(plan, &meter.name);
         let used = match (tracked, own) {
             (Some(tracked), _) if tracked.has_level() => level(&janua, &scope.apps, tracked, now).await?,
-            (_, Some((app, _))) => quotas::used_by_app(&janua.db, *app, meter, now).await?,
-            _ => quotas::used(&janua.db, scope.org.id, meter, now).await?,
+            (_, Some(_)) => used_by_app.as_ref().map_or(0, |used| used.of(meter)),
+            _ => used_by_org.of(meter),
         };
         meters.push(MeterView {
             name: meter.name.to_string(),

@@ -517,13 +517,16 @@ pub async fn total_of(
     })
 }
 
-struct OfAll {
-    app_id: ApplicationId,
-    total: i64,
+/// Of a whole app; `millions` has units of 2^20, because a sum that overflows is an error.
+struct TotalOfApp {
+    app_id: String,
+    org_id: String,
+    millions: i64,
+    ones: i64,
     events: i64,
     most: i64,
 }
-row!(OfAll { app_id, total, events, most });
+row!(TotalOfApp { app_id, org_id, millions, ones, events, most });
 
 /// What a meter counted for every app: app, organization, quantity. Unique keys are added up by days.
 pub async fn totals_of_all(
@@ -534,53 +537,63 @@ pub async fn totals_of_all(
 ) -> db::Result<Vec<(String, String, i64)>> {
     use crate::plans::Aggregation;
     let span = if meter.aggregation == Aggregation::Unique { "d" } else { "q" };
-    let rows: Vec<OfAll> = db
+    let rows: Vec<TotalOfApp> = db
         .all(
-            "SELECT app_id, CAST(SUM(total) AS BIGINT) AS total, CAST(SUM(events) AS BIGINT) AS events, MAX(most) AS most
-             FROM usage_total WHERE environment = 'live' AND meter = $1 AND span = $2 AND property = '' AND customer = ''
-               AND choice = '' AND slot >= $3 AND slot < $4 GROUP BY app_id",
+            // From app to app, which SQLite does where the join says so: the totals of an app and meter lie together, among
+            // many more of its customers and properties.
+            "SELECT usage_total.app_id, app.org_id, CAST(SUM(total / 1048576) AS BIGINT) AS millions,
+                    CAST(SUM(total % 1048576) AS BIGINT) AS ones, CAST(SUM(events) AS BIGINT) AS events, MAX(most) AS most
+             FROM app CROSS JOIN usage_total
+             WHERE usage_total.app_id = app.id AND usage_total.environment = 'live' AND usage_total.meter = $1
+               AND usage_total.span = $2 AND usage_total.property = '' AND usage_total.customer = ''
+               AND usage_total.choice = '' AND usage_total.slot >= $3 AND usage_total.slot < $4
+             GROUP BY usage_total.app_id, app.org_id",
             params![&*meter.meter.name, span, from, to],
         )
         .await?;
-    let orgs = tenancy::apps::orgs_of(db, &rows.iter().map(|row| row.app_id).collect::<Vec<_>>()).await?;
-    let rows = rows.into_iter().filter_map(|row| {
+    let rows = rows.into_iter().map(|row| {
         let quantity = match meter.aggregation {
             Aggregation::Count => row.events,
             Aggregation::Max | Aggregation::Latest => row.most,
-            Aggregation::Sum | Aggregation::Unique => row.total,
+            Aggregation::Sum | Aggregation::Unique => row.millions.saturating_mul(1 << 20).saturating_add(row.ones),
         };
-        Some((row.app_id.to_string(), orgs.get(&row.app_id)?.to_string(), quantity))
+        (row.app_id, row.org_id, quantity)
     });
     Ok(rows.collect())
 }
 
 struct EventCost {
-    app_id: ApplicationId,
+    app_id: String,
+    org_id: String,
     cost: String,
     events: i64,
 }
-row!(EventCost { app_id, cost, events });
+row!(EventCost { app_id, org_id, cost, events });
 
-/// What events said they cost, by app and currency.
+/// What events said they cost: app, organization, sum, currency.
 pub async fn event_costs(
     db: &Db,
     from: Timestamp,
     to: Timestamp,
-) -> db::Result<Vec<(ApplicationId, crate::payments::money::Exact, String)>> {
+) -> db::Result<Vec<(String, String, crate::payments::money::Exact, String)>> {
     use crate::payments::money::Exact;
     let rows: Vec<EventCost> = db
         .all(
-            "SELECT app_id, cost, CAST(COUNT(*) AS BIGINT) AS events FROM usage_event
-             WHERE cost IS NOT NULL AND environment = 'live' AND at >= $1 AND at < $2 GROUP BY app_id, cost",
+            // The events first, by the index of those that cost something.
+            "SELECT usage_event.app_id, app.org_id, cost, CAST(COUNT(*) AS BIGINT) AS events
+             FROM usage_event CROSS JOIN app
+             WHERE usage_event.cost IS NOT NULL AND usage_event.environment = 'live' AND usage_event.at >= $1
+               AND usage_event.at < $2 AND app.id = usage_event.app_id
+             GROUP BY usage_event.app_id, app.org_id, cost",
             params![from, to],
         )
         .await?;
-    let mut sums: BTreeMap<(ApplicationId, String), Exact> = BTreeMap::new();
+    let mut sums: BTreeMap<(String, String, String), Exact> = BTreeMap::new();
     for row in rows {
         let Some((amount, currency)) = row.cost.split_once(' ') else { continue };
         let amount = Exact::parse(amount).and_then(|amount| amount.times(row.events)).unwrap_or_default();
-        let sum = sums.entry((row.app_id, currency.to_owned())).or_default();
+        let sum = sums.entry((row.app_id, row.org_id, currency.to_owned())).or_default();
         *sum = *sum + amount;
     }
-    Ok(sums.into_iter().map(|((app, currency), sum)| (app, sum, currency)).collect())
+    Ok(sums.into_iter().map(|((app, org, currency), sum)| (app, org, sum, currency)).collect())
 }

@@ -90,7 +90,9 @@ async fn seats(db: &Db, org: OrgId, groups: &[Group]) -> db::Result<HashMap<Stri
         let found: Vec<(PersonId,)> = db.all(sql, params![org, &role.id, MOST_SHOWN]).await?;
         seats.insert(role.id.clone(), found.into_iter().map(|(id,)| id).collect());
     }
-    let Some((first, rest)) = pushed.split_first() else { return Ok(seats) };
+    if pushed.is_empty() {
+        return Ok(seats);
+    }
     // A cross join, because SQLite takes one in the order it is written in: it would go through all people otherwise.
     let mut question = Composed::new(
         "SELECT group_id, person_id FROM (
@@ -99,10 +101,7 @@ async fn seats(db: &Db, org: OrgId, groups: &[Group]) -> db::Result<HashMap<Stri
              FROM person_group_member AS seat CROSS JOIN person
              WHERE person.org_id = seat.org_id AND person.id = seat.person_id AND seat.org_id = ",
     );
-    question.value(org).sql(" AND seat.group_id IN (").value(&first.id);
-    for group in rest {
-        question.sql(", ").value(&group.id);
-    }
+    question.value(org).sql(" AND seat.group_id IN (").values(pushed.iter().map(|group| &group.id));
     question.sql(")) AS seated WHERE number <= ").value(MOST_SHOWN).sql(" ORDER BY place");
     for Seat { group_id, person_id } in db.find(question).await? {
         seats.entry(group_id).or_default().push(person_id);

@@ -2,7 +2,11 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _, future::join_all, stream};
-use kernel::{Janua, fault::Result, transact};
+use kernel::{
+    Janua,
+    fault::{Fault, Result},
+    transact,
+};
 use tenancy::messages::mail;
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
@@ -23,6 +27,8 @@ const BATCH: u32 = 32;
 const TURN: Duration = Duration::from_secs(20);
 /// A conversation may take minutes. So often the lease of its lane is renewed, and what ended meanwhile is written down.
 const PULSE: Duration = Duration::from_secs(30);
+/// How long the database may be away before outcomes are given up. Another node takes the lane over after three minutes.
+const AWAY: Duration = Duration::from_mins(2);
 /// A lane stands back for the platform's own mail for this long at most.
 const MANNERS: Duration = Duration::from_secs(10);
 /// After so many refusals in a row a lane rests.
@@ -116,13 +122,20 @@ async fn deliver(janua: &Janua, held: &Held, failures: &mut u32, rest: &mut Opti
             (due, tried)
         });
         let mut attempts = pin!(attempts.buffer_unordered(Courier::width(janua)));
-        let (mut goes_on, mut is_over) = (true, false);
+        let (mut tried, mut goes_on, mut is_over) = (vec![], true, false);
         while !is_over {
-            let mut tried = vec![];
             is_over = gather(attempts.as_mut(), &mut tried).await;
             // A lane that was lost is another node's; what is under way is not cut off.
-            goes_on = goes_on && write_down(janua, held, &tried).await?;
+            if goes_on {
+                match write_down(janua, held, &tried).await {
+                    Ok(is_ours) => goes_on = is_ours,
+                    Err(fault) if is_over => goes_on = write_later(janua, held, &tried, fault).await?,
+                    // What ended waits for the next pulse.
+                    Err(_) => continue,
+                }
+            }
             count(&tried, failures, rest);
+            tried.clear();
         }
         if *failures >= REFUSALS && rest.is_none() {
             let doubled = FIRST_REST.saturating_mul(1 << (*failures - REFUSALS).min(8));
@@ -159,6 +172,20 @@ async fn write_down(janua: &Janua, held: &Held, tried: &[Ended]) -> Result<bool>
         }
         Ok(true)
     })
+}
+
+/// Goes on trying to write down what ended, for as long as the lane is surely ours: a mail whose outcome is forgotten goes out
+/// again.
+async fn write_later(janua: &Janua, held: &Held, tried: &[Ended], mut fault: Fault) -> Result<bool> {
+    let until = time::Instant::now() + AWAY;
+    while time::Instant::now() < until {
+        time::sleep(LOOK).await;
+        match write_down(janua, held, tried).await {
+            Err(again) => fault = again,
+            outcome => return outcome,
+        }
+    }
+    Err(fault)
 }
 
 fn count(tried: &[Ended], failures: &mut u32, rest: &mut Option<Duration>) {

@@ -1,5 +1,5 @@
 //! Messages and their recipients as stored, and every statement on them.
-use db::{Db, Read, Sql, Tx, params, row};
+use db::{Composed, Db, Read, Sql, Tx, params, row};
 use kernel::{
     clock::Timestamp,
     http::Key,
@@ -244,6 +244,16 @@ impl Recipient {
 
     pub async fn of(mut from: impl Read, message: MessageId) -> db::Result<Vec<Self>> {
         from.all("SELECT * FROM email_recipient WHERE message_id = $1 ORDER BY id", params![message]).await
+    }
+
+    /// Those of some messages of a page.
+    pub async fn of_some(db: &Db, messages: &[MessageId]) -> db::Result<Vec<Self>> {
+        if messages.is_empty() {
+            return Ok(vec![]);
+        }
+        let mut question = Composed::new("SELECT * FROM email_recipient WHERE message_id IN (");
+        question.values(messages.iter().copied()).sql(") ORDER BY id");
+        db.find(question).await
     }
 
     /// The recipients of the messages between two keys of a page.

@@ -61,7 +61,7 @@ impl Variables {
 fn measure(value: &Json, named: &mut HashMap<String, Bound>) -> u64 {
     match value {
         Json::String(text) => text.len() as u64,
-        Json::Array(list) => FRAME + list.iter().map(|one| measure_within(one, named)).sum::<u64>(),
+        Json::Array(list) => list.iter().fold(FRAME, |all, one| all.saturating_add(measure_within(one, named))),
         Json::Object(members) => measure_members(members, named),
         _ => FRAME,
     }
@@ -71,7 +71,7 @@ fn measure(value: &Json, named: &mut HashMap<String, Bound>) -> u64 {
 fn measure_within(value: &Json, named: &mut HashMap<String, Bound>) -> u64 {
     match value {
         Json::String(text) => quoted(text.len() as u64),
-        other => measure(other, named) + 4,
+        other => measure(other, named).saturating_add(4),
     }
 }
 
@@ -85,7 +85,7 @@ fn measure_members(members: &Map<String, Json>, named: &mut HashMap<String, Boun
         let bytes = measure(value, named);
         let bound = Bound { bytes, is_number: value.is_number() };
         named.entry(name.clone()).and_modify(|before| *before = before.or(bound)).or_insert(bound);
-        all += quoted(name.len() as u64) + quoted(bytes);
+        all = all.saturating_add(quoted(name.len() as u64)).saturating_add(quoted(bytes));
     }
     all
 }
@@ -199,7 +199,8 @@ impl<'a> Walk<'a, '_> {
                 let after = before.map_or(bound, |before| before.or(bound));
                 self.has_grown |= before != Some(after);
                 self.bound.insert(var.id, after);
-                self.kept += after.bytes.saturating_sub(before.map_or(0, |before| before.bytes));
+                let more = after.bytes.saturating_sub(before.map_or(0, |before| before.bytes));
+                self.kept = self.kept.saturating_add(more);
                 if self.kept > MOST_BYTES { Err(too_large()) } else { Ok(()) }
             }
             ast::Expr::List(list) => list.items.iter().try_for_each(|one| self.bind(one, bound)),
@@ -372,7 +373,7 @@ fn formatted(filter: &ast::Filter<'_>, arguments: &[Bound]) -> Result<Bound, Str
     }
     let (places, all) =
         (text.matches('%').count() as u64, arguments.iter().fold(0, |sum: u64, one| sum.saturating_add(one.bytes)));
-    Ok(Bound::text(text.len() as u64 + places.saturating_mul(all.saturating_add(2000))))
+    Ok(Bound::text(places.saturating_mul(all.saturating_add(2000)).saturating_add(text.len() as u64)))
 }
 
 fn of_constant(value: &Value) -> Bound {

@@ -475,6 +475,12 @@ mod tests {
     }
 
     #[test]
+    fn values_within_values_are_large_and_not_small() {
+        let deep = (0..40).fold(json!("x".repeat(100_000)), |inner, _| json!({ "a": [inner] }));
+        assert!(draw("{{ a ~ a }}", &deep).unwrap_err().contains("8 MiB"));
+    }
+
+    #[test]
     fn many_steps_over_a_large_text_end_early() {
         let all = json!({ "big": "x".repeat(300_000) });
         let long = "{% for a in range(60000) %}{% if big | upper == 'y' %}{% endif %}{% endfor %}";

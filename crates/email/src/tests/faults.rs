@@ -219,6 +219,31 @@ async fn a_result_that_comes_after_a_cancellation_does_not_bring_the_mail_back()
 }
 
 #[tokio::test]
+async fn the_outcome_of_a_mail_waits_for_a_database_that_is_away() {
+    let (smtp, t, shop) = with_server().await;
+    smtp.mood("message slow");
+    let sent = shop.sends(&t, &mail("zoe@rcpt.test")).await;
+    t.run_jobs().await;
+    let janua = t.janua.clone();
+    let delivering = tokio::spawn(async move { crate::deliver_due(&janua).await.unwrap() });
+    recipients(&smtp, 1).await;
+    t.janua.db.exec("ALTER TABLE email_lane RENAME TO email_lane_away", db::params![]).await.unwrap();
+    while smtp.received().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The outcome cannot be written at once.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    t.janua.db.exec("ALTER TABLE email_lane_away RENAME TO email_lane", db::params![]).await.unwrap();
+    delivering.await.unwrap();
+    assert_eq!(shop.message_by_key(&t, &sent).await, "sent");
+    smtp.mood("");
+    t.advance(Duration::from_mins(6));
+    deliver(&t).await;
+    assert_eq!(smtp.received().len(), 1, "it does not go out again");
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn a_lane_is_held_for_as_long_as_its_mails_are_under_way() {
     let t = start().await;
     let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;

@@ -227,6 +227,9 @@ async fn templates_are_drawn_in_the_readers_language() {
     assert_eq!(broken.body["errors"].as_array().unwrap().len(), 2, "{}", broken.text);
     let preview = shop.posts(&t, "/templates/welcome/preview", &json!({})).await;
     assert_eq!(preview.body, json!({ "subject": "Welcome Ada", "html": "<p>Hi Ada</p>", "text": null }));
+    let deep = (0..40).fold(json!("x"), |inner, _| json!({ "name": [inner] }));
+    let drawn = shop.posts(&t, "/templates/welcome/preview", &json!({ "variables": deep })).await;
+    assert_eq!(drawn.status, 200, "values within values: {}", drawn.text);
     let with = |variables: Value, locale: &str| json!({ "to": "zoe@rcpt.test", "template": { "name": "welcome", "variables": variables }, "locale": locale });
     let german = shop.sends(&t, &with(json!({ "name": "<Zoë>" }), "de-AT")).await;
     assert_eq!(german.body["subject"], "Willkommen <Zoë>");

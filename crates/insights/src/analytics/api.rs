@@ -1,12 +1,12 @@
 //! Overviews of an app and of an organization, and the time zone of its days.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::{
     extract::{FromRequestParts, State},
     http::request::Parts,
     response::{IntoResponse as _, Response},
 };
-use db::Reach;
+use db::{Db, Reach};
 use kernel::{
     Janua,
     clock::{Day, Timestamp, is_time_zone},
@@ -352,6 +352,31 @@ struct AppFigures {
     users: i64,
 }
 
+impl AppFigures {
+    /// Of apps by their id and name, with as many statements as for one.
+    async fn of_all(db: &Db, apps: Vec<(String, String)>, Range { from, to }: Range) -> Result<Vec<Self>> {
+        let ids: Vec<String> = apps.iter().map(|(id, _)| id.clone()).collect();
+        let events = model::events_of_all(db, &ids, from, to).await?;
+        let people = model::people_of_all(db, &ids, from, to).await?;
+        let daily = model::people_of_all(db, &ids, to, to).await?;
+        let weekly = model::people_of_all(db, &ids, to - 6, to).await?;
+        let monthly = model::people_of_all(db, &ids, to - 29, to).await?;
+        let users = model::users_of_all(db, &ids).await?;
+        let figures = apps.into_iter().map(|(app_id, name)| {
+            let seen = |people: &HashMap<String, (i64, i64)>| people.get(&app_id).map_or(0, |(seen, _)| *seen);
+            Self {
+                events: EventCounts::of(events.get(&app_id).map_or(&[][..], Vec::as_slice)),
+                active_users: ActiveUsers { daily: seen(&daily), weekly: seen(&weekly), monthly: seen(&monthly) },
+                new_users: people.get(&app_id).map_or(0, |(_, new)| *new),
+                users: users.get(&app_id).copied().unwrap_or_default(),
+                app_id,
+                name,
+            }
+        });
+        Ok(figures.collect())
+    }
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct OrgOverview {
@@ -407,13 +432,8 @@ async fn org_analytics(
     let range = Range::read(&query, &zones, now, MOST_DAYS)?;
     let figures = Figures::of(&janua, &scope, range).await?;
     let previous = Figures::of(&janua, &scope, range.previous()).await?;
-    let mut apps = vec![];
-    for app in Application::of_org(&janua.db, org).await?.into_iter().take(MOST_APPS) {
-        let id = app.id.to_string();
-        let Figures { events, active_users, new_users, .. } = Figures::of(&janua, &id, range).await?;
-        let users = model::users(&janua.db, &id).await?;
-        apps.push(AppFigures { app_id: id, name: app.name, events, active_users, new_users, users });
-    }
+    let apps = Application::of_org(&janua.db, org).await?.into_iter().take(MOST_APPS);
+    let apps = AppFigures::of_all(&janua.db, apps.map(|app| (app.id.to_string(), app.name)).collect(), range).await?;
     if is_csv {
         let row = |app: AppFigures| {
             let AppFigures { app_id, name, events, active_users: active, new_users, users } = app;

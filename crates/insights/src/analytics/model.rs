@@ -1,7 +1,7 @@
 //! The tables of analytics, and every statement on them.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use db::{Db, FromRow, Row, Sql, Tx, params, row};
+use db::{Composed, Db, FromRow, Row, Sql, Tx, params, row};
 use kernel::clock::Timestamp;
 use tenancy::ids::{AccountId, ApplicationId, OrgId};
 
@@ -262,6 +262,35 @@ pub async fn events(db: &Db, scope: &str, from: i64, to: i64) -> db::Result<Vec<
     db.all(sql, params![scope, from, to]).await
 }
 
+struct KindOfScope {
+    scope: String,
+    kind: String,
+    method: String,
+    n: i64,
+}
+row!(KindOfScope { scope, kind, method, n });
+
+/// As [`events`], of several scopes.
+pub async fn events_of_all(
+    db: &Db,
+    scopes: &[String],
+    from: i64,
+    to: i64,
+) -> db::Result<HashMap<String, Vec<KindCount>>> {
+    let mut all: HashMap<String, Vec<KindCount>> = HashMap::new();
+    if scopes.is_empty() {
+        return Ok(all);
+    }
+    let mut question =
+        Composed::new("SELECT scope, kind, method, CAST(SUM(n) AS BIGINT) AS n FROM event_day WHERE day >= ");
+    question.value(from).sql(" AND day <= ").value(to).sql(" AND scope IN (").values(scopes);
+    question.sql(") GROUP BY scope, kind, method");
+    for KindOfScope { scope, kind, method, n } in db.find(question).await? {
+        all.entry(scope).or_default().push(KindCount { kind, method, n });
+    }
+    Ok(all)
+}
+
 pub struct DayCount {
     pub day: i64,
     pub kind: String,
@@ -295,6 +324,34 @@ pub async fn people(db: &Db, scope: &str, from: i64, to: i64) -> db::Result<(i64
     Ok((found.seen, found.new))
 }
 
+struct PeopleOfScope {
+    scope: String,
+    seen: i64,
+    new: i64,
+}
+row!(PeopleOfScope { scope, seen, new });
+
+/// As [`people`], of several scopes.
+pub async fn people_of_all(
+    db: &Db,
+    scopes: &[String],
+    from: i64,
+    to: i64,
+) -> db::Result<HashMap<String, (i64, i64)>> {
+    if scopes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut question = Composed::new(
+        "SELECT scope, CAST(SUM(users) AS BIGINT) AS seen,
+                CAST(SUM(CASE WHEN gap = 0 THEN users ELSE 0 END) AS BIGINT) AS new
+         FROM active_gap WHERE day >= ",
+    );
+    question.value(from).sql(" AND day <= ").value(to).sql(" AND (gap = 0 OR gap > day - ").value(from);
+    question.sql(") AND scope IN (").values(scopes).sql(") GROUP BY scope");
+    let found: Vec<PeopleOfScope> = db.find(question).await?;
+    Ok(found.into_iter().map(|PeopleOfScope { scope, seen, new }| (scope, (seen, new))).collect())
+}
+
 struct People {
     seen: i64,
     new: i64,
@@ -318,6 +375,23 @@ pub async fn people_by_day(db: &Db, scope: &str, from: i64, to: i64) -> db::Resu
 pub async fn users(db: &Db, scope: &str) -> db::Result<i64> {
     let found: Option<(i64,)> = db.opt("SELECT users FROM active_total WHERE scope = $1", params![scope]).await?;
     Ok(found.map_or(0, |(users,)| users))
+}
+
+struct UsersOfScope {
+    scope: String,
+    users: i64,
+}
+row!(UsersOfScope { scope, users });
+
+/// As [`users`], of several scopes.
+pub async fn users_of_all(db: &Db, scopes: &[String]) -> db::Result<HashMap<String, i64>> {
+    if scopes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut question = Composed::new("SELECT scope, users FROM active_total WHERE scope IN (");
+    question.values(scopes).sql(")");
+    let found: Vec<UsersOfScope> = db.find(question).await?;
+    Ok(found.into_iter().map(|UsersOfScope { scope, users }| (scope, users)).collect())
 }
 
 pub struct Top {

@@ -1,4 +1,6 @@
 //! The people of an app: who does most, and how far they come in funnels.
+use std::collections::HashMap;
+
 use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
@@ -14,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::end_users::EndUser,
     enter::{Admin, InApp},
-    ids::ApplicationId,
+    ids::{AccountId, ApplicationId},
 };
 
 use super::{
@@ -134,14 +136,15 @@ async fn top_users(
 
 /// The users with their names, where they share them with the app.
 async fn named(janua: &Janua, app: ApplicationId, rows: Vec<Top>) -> Result<Vec<TopUser>> {
-    let mut users = vec![];
-    for Top { account_id, events, last_at } in rows {
-        let known = EndUser::find(&janua.db, app, account_id).await?;
-        let (email, name) = known.map(|user| (user.email, user.name)).unwrap_or_default();
+    let accounts: Vec<AccountId> = rows.iter().map(|one| one.account_id).collect();
+    let known = EndUser::find_all(&janua.db, app, &accounts).await?;
+    let mut known: HashMap<AccountId, EndUser> = known.into_iter().map(|user| (user.id, user)).collect();
+    let users = rows.into_iter().map(|Top { account_id, events, last_at }| {
+        let (email, name) = known.remove(&account_id).map(|user| (user.email, user.name)).unwrap_or_default();
         let name = Some(name).filter(|name| !name.is_empty());
-        users.push(TopUser { id: account_id.to_string(), email, name, events, last_event_at: last_at });
-    }
-    Ok(users)
+        TopUser { id: account_id.to_string(), email, name, events, last_event_at: last_at }
+    });
+    Ok(users.collect())
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -500,6 +500,17 @@ async fn j8_figures_are_what_a_recount_says() {
                     let (seen, ..) = world.recount(&zones, scope, to - days + 1, to);
                     assert_eq!(said["activeUsers"][name], seen, "{name}, {context}");
                 }
+                // The overview of the organization has the same figures of each app.
+                for app in said["apps"].as_array().into_iter().flatten() {
+                    let place = world.apps.iter().position(|known| app["appId"] == known.id.as_str()).unwrap();
+                    let (_, new, sign_ins) = world.recount(&zones, Some(place), from, to);
+                    assert_eq!(app["newUsers"], new, "{context}");
+                    assert_eq!(app["events"]["signIns"], sign_ins, "{context}");
+                    for (name, days) in [("daily", 1), ("weekly", 7), ("monthly", 30)] {
+                        let (seen, ..) = world.recount(&zones, Some(place), to - days + 1, to);
+                        assert_eq!(app["activeUsers"][name], seen, "{name}, {context}");
+                    }
+                }
             }
             let path =
                 format!("/analytics/app/{}/timeseries{query}&interval=week&metric=active_users", world.apps[0].id);

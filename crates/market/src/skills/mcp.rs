@@ -4,7 +4,7 @@
 //! Written by hand: without sessions, streams and tools the protocol is eight methods of JSON-RPC, each answered with JSON.
 //! `rmcp` would bring a second HTTP service with sessions of its own beside the door, where our limits, guards and
 //! descriptions are.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use axum::{
     extract::State,
@@ -253,10 +253,9 @@ async fn available(janua: &Janua, reader: &SkillReader) -> db::Result<BTreeMap<S
     Ok(found)
 }
 
-async fn load(janua: &Janua, root: String, id: VersionId) -> db::Result<Option<Available>> {
-    let version = Version::by_id(&janua.db, id).await?;
-    let is_offered = |version: &Version| matches!(version.state, VersionState::Published | VersionState::Yanked);
-    Ok(version.filter(is_offered).map(|version| Available { root, version }))
+fn offered(root: String, version: Version) -> Option<Available> {
+    let is_offered = matches!(version.state, VersionState::Published | VersionState::Yanked);
+    is_offered.then_some(Available { root, version })
 }
 
 async fn list(
@@ -274,11 +273,12 @@ async fn list(
     };
     let all = available(janua, reader).await?;
     let mut rest = all.into_iter().filter(|(root, _)| *root > after);
-    let (mut shown, mut last) = (vec![], None);
-    for (root, id) in rest.by_ref().take(PAGE) {
-        last = Some(root.clone());
-        shown.extend(load(janua, root, id).await?.as_ref().map(show));
-    }
+    let page: Vec<(String, VersionId)> = rest.by_ref().take(PAGE).collect();
+    let versions = Version::by_ids(&janua.db, &page.iter().map(|(_, id)| *id).collect::<Vec<_>>()).await?;
+    let versions: HashMap<VersionId, Version> = versions.into_iter().map(|version| (version.id, version)).collect();
+    let last = page.last().map(|(root, _)| root.clone());
+    let available = page.into_iter().filter_map(|(root, id)| offered(root, versions.get(&id)?.clone()));
+    let shown: Vec<Value> = available.map(|one| show(&one)).collect();
     let mut result = cacheable(json!({ name: shown }));
     if rest.next().is_some() {
         result["nextCursor"] = json!(last);
@@ -294,7 +294,8 @@ async fn find(janua: &Janua, reader: &SkillReader, uri: &str) -> Result<Option<(
         let Some(rest) = uri.strip_prefix(root.as_str()) else { continue };
         if rest.is_empty() || rest.starts_with('/') {
             let path = rest.trim_start_matches('/').replace("%20", " ");
-            return Ok(load(janua, root, id).await?.map(|skill| (skill, path)));
+            let version = Version::by_id(&janua.db, id).await?;
+            return Ok(version.and_then(|version| offered(root, version)).map(|skill| (skill, path)));
         }
     }
     Ok(None)

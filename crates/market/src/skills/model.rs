@@ -1,7 +1,10 @@
 //! What is stored of skills and their versions, and every statement on those tables.
-use std::{cmp::Ordering, collections::BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, HashMap},
+};
 
-use db::{Db, FromRow, FromValue, Read, Row, Tx, Value as Stored, holding, params, row};
+use db::{Composed, Db, FromRow, FromValue, Read, Row, Tx, Value as Stored, holding, params, row};
 use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
 use schemars::JsonSchema;
 use semver::Version as Semver;
@@ -272,6 +275,17 @@ impl Skill {
         from.opt(sql, params![id]).await
     }
 
+    /// Those of a page of something else, in no order.
+    pub async fn by_ids(db: &Db, ids: &[SkillId]) -> db::Result<Vec<Self>> {
+        if ids.is_empty() {
+            return Ok(vec![]);
+        }
+        let sql = skills!("0", "FROM skill LEFT JOIN org ON org.id = skill.org_id WHERE skill.id IN (");
+        let mut question = Composed::new(sql);
+        question.values(ids.iter().copied()).sql(")");
+        db.find(question).await
+    }
+
     /// The skill of an organization under another of its namespaces.
     pub async fn renamed(mut from: impl Read, org_slug: &str, name: &str) -> db::Result<Option<Self>> {
         let sql = skills!(
@@ -536,6 +550,12 @@ fn words_of(namespace: &str, name: &str, description: &str, tags: &[String]) -> 
     words
 }
 
+struct StoredReadme {
+    version_id: VersionId,
+    html: String,
+}
+row!(StoredReadme { version_id, html });
+
 /// One version of a skill. It never changes but for its state and its scan.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_field_names, reason = "the number of a version is called so, as its column and its field")]
@@ -712,6 +732,27 @@ impl Version {
         let sql = "SELECT * FROM skill_version WHERE state = 'in_review' AND (created_at, id) < ($1, $2)
                    ORDER BY created_at DESC, id DESC LIMIT $3";
         db.all(sql, params![below.at, &below.id, most]).await
+    }
+
+    /// Those of a page, in no order.
+    pub async fn by_ids(db: &Db, ids: &[VersionId]) -> db::Result<Vec<Self>> {
+        if ids.is_empty() {
+            return Ok(vec![]);
+        }
+        let mut question = Composed::new("SELECT * FROM skill_version WHERE id IN (");
+        question.values(ids.iter().copied()).sql(")");
+        db.find(question).await
+    }
+
+    /// The readmes of a page of versions.
+    pub async fn readmes(db: &Db, ids: &[VersionId]) -> db::Result<HashMap<VersionId, String>> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut question = Composed::new("SELECT version_id, html FROM skill_readme WHERE version_id IN (");
+        question.values(ids.iter().copied()).sql(")");
+        let found: Vec<StoredReadme> = db.find(question).await?;
+        Ok(found.into_iter().map(|StoredReadme { version_id, html }| (version_id, html)).collect())
     }
 
     pub async fn readme(db: &Db, id: VersionId) -> db::Result<String> {

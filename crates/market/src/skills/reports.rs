@@ -1,10 +1,9 @@
 //! Reports about skills. Enough of them, from people who do not belong together, hide a skill until a platform owner decides.
 //! Reporters are shown to nobody.
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use axum::{extract::State, http::StatusCode};
-use db::{Db, Tx, params, row};
-use db::{FromValue, Value as Stored};
+use db::{Composed, Db, FromRow, FromValue, Row, Tx, Value as Stored, params, row};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -89,12 +88,37 @@ pub struct Report {
 }
 row!(Report { id, reason, detail, version, counts, created_at });
 
+/// A report with the skill that it is about.
+struct AboutSkill {
+    skill_id: SkillId,
+    report: Report,
+}
+impl FromRow for AboutSkill {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        Ok(Self { skill_id: row.get("skill_id")?, report: Report::from_row(row)? })
+    }
+}
+
 impl Report {
-    /// The newest open reports about a skill.
-    pub async fn open(db: &Db, skill: SkillId) -> db::Result<Vec<Self>> {
-        let sql = "SELECT id, reason, detail, version, counts, created_at FROM skill_report
-                   WHERE skill_id = $1 AND state = 'open' ORDER BY created_at DESC LIMIT 100";
-        db.all(sql, params![skill]).await
+    /// The newest open reports about each of these skills, a hundred at the most.
+    pub async fn open(db: &Db, skills: &[SkillId]) -> db::Result<HashMap<SkillId, Vec<Self>>> {
+        let mut reports: HashMap<SkillId, Vec<Self>> = HashMap::new();
+        if skills.is_empty() {
+            return Ok(reports);
+        }
+        let mut question = Composed::new(
+            "SELECT skill_id, id, reason, detail, version, counts, created_at FROM (
+                 SELECT skill_report.*,
+                        ROW_NUMBER() OVER (PARTITION BY skill_id ORDER BY created_at DESC, id DESC) AS number
+                 FROM skill_report WHERE state = 'open' AND skill_id IN (",
+        );
+        question
+            .values(skills.iter().copied())
+            .sql(")) AS newest WHERE number <= 100 ORDER BY created_at DESC, id DESC");
+        for AboutSkill { skill_id, report } in db.find(question).await? {
+            reports.entry(skill_id).or_default().push(report);
+        }
+        Ok(reports)
     }
 
     /// Ends all open reports about a skill.

@@ -1,4 +1,6 @@
 //! The queue of platform owners: versions that a scan put aside, and skills that users reported.
+use std::collections::{BTreeSet, HashMap};
+
 use axum::extract::State;
 use db::{Db, Tx, params};
 use kernel::{
@@ -19,7 +21,7 @@ use super::{
     events::{SkillBlocked, SkillPublished, SkillRemoved, SkillRestored, SkillRevoked},
     jobs::TellInstalled,
     mails::{SkillNews, tell_publisher},
-    model::{Skill, SkillId, SkillState, Version, VersionState, words},
+    model::{Skill, SkillId, SkillState, Version, VersionId, VersionState, words},
     publish::{SkillPath, make_public},
     reports::Report,
     view::{SkillView, Standing, VersionView},
@@ -57,16 +59,19 @@ async fn list_waiting(State(janua): State<Janua>, _: PlatformOwner, page: Page) 
     let fetch = async |below, most| Version::waiting(&janua.db, &below, most).await;
     let Listed { rows, next_cursor } =
         page.list(&janua, "waiting-skills", Scope::platform(), fetch, Version::key).await?;
-    let mut versions = vec![];
-    for version in &rows {
-        let Some(skill) = Skill::by_id(&janua.db, version.skill_id).await? else { continue };
-        let readme = Version::readme(&janua.db, version.id).await?;
-        versions.push(WaitingVersion {
-            skill: SkillView::of(&skill),
+    let (skills, ids): (BTreeSet<SkillId>, Vec<VersionId>) =
+        rows.iter().map(|version| (version.skill_id, version.id)).unzip();
+    let skills = Skill::by_ids(&janua.db, &skills.into_iter().collect::<Vec<_>>()).await?;
+    let skills: HashMap<SkillId, Skill> = skills.into_iter().map(|skill| (skill.id, skill)).collect();
+    let mut readmes = Version::readmes(&janua.db, &ids).await?;
+    let versions = rows.iter().filter_map(|version| {
+        Some(WaitingVersion {
+            skill: SkillView::of(skills.get(&version.skill_id)?),
             version: VersionView::of(version, Standing::Member),
-            readme,
-        });
-    }
+            readme: readmes.remove(&version.id).unwrap_or_default(),
+        })
+    });
+    let versions = versions.collect();
     Ok(Json(WaitingVersions { versions, next_cursor }))
 }
 
@@ -194,10 +199,12 @@ async fn list_reported(State(janua): State<Janua>, _: PlatformOwner, page: Page)
     let fetch = async |below, most| reported(&janua.db, &below, most).await;
     let Listed { rows, next_cursor } =
         page.list(&janua, "reported-skills", Scope::platform(), fetch, Skill::key).await?;
-    let mut skills = vec![];
-    for skill in &rows {
-        skills.push(ReportedSkill { skill: SkillView::of(skill), reports: Report::open(&janua.db, skill.id).await? });
-    }
+    let mut reports = Report::open(&janua.db, &rows.iter().map(|skill| skill.id).collect::<Vec<_>>()).await?;
+    let skills = rows.iter().map(|skill| ReportedSkill {
+        skill: SkillView::of(skill),
+        reports: reports.remove(&skill.id).unwrap_or_default(),
+    });
+    let skills = skills.collect();
     Ok(Json(ReportedSkills { skills, next_cursor }))
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
-use db::{Db, FromRow, Read, Row, Tx, params, row};
+use db::{Composed, Db, FromRow, Read, Row, Tx, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Result, http::Key, transact};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -160,6 +160,21 @@ impl EndUser {
                WHERE app_user.app_id = $1 AND app_user.account_id = $2) AS known"
         );
         from.opt(sql, params![application, account]).await
+    }
+
+    /// Those of some accounts, in no order: of one page of another list.
+    pub async fn find_all(db: &Db, application: ApplicationId, accounts: &[AccountId]) -> db::Result<Vec<Self>> {
+        if accounts.is_empty() {
+            return Ok(vec![]);
+        }
+        let mut question = Composed::new(known!(
+            "",
+            "",
+            "FROM app_user JOIN account ON account.id = app_user.account_id WHERE app_user.app_id = "
+        ));
+        question.value(application).sql(" AND app_user.account_id IN (").values(accounts.iter().copied());
+        question.sql(")) AS known");
+        db.find(question).await
     }
 
     /// Blocks a user from the app, or unblocks them; `false` when nothing changed. A transaction that begins a

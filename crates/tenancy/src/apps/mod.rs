@@ -5,7 +5,7 @@ pub mod redirects;
 pub mod scopes;
 pub mod slugs;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use db::{Db, FromRow, Reach, Read, Row, Sql, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Result, http::Key};
@@ -482,19 +482,4 @@ pub fn target(resource: &str) -> Option<Url> {
     let url = Url::parse(resource).ok().filter(|url| url.has_host() && url.fragment().is_none())?;
     let is_plain = url.username().is_empty() && url.password().is_none();
     (is_plain && !is_odd && matches!(url.scheme(), "https" | "http")).then_some(url)
-}
-
-struct OrgOfApp {
-    org_id: OrgId,
-}
-row!(OrgOfApp { org_id });
-
-/// The organizations of apps.
-pub async fn orgs_of(db: &Db, apps: &[ApplicationId]) -> db::Result<HashMap<ApplicationId, OrgId>> {
-    let mut orgs = HashMap::new();
-    for &app in apps {
-        let found: Option<OrgOfApp> = db.opt("SELECT org_id FROM app WHERE id = $1", params![app]).await?;
-        orgs.extend(found.map(|found| (app, found.org_id)));
-    }
-    Ok(orgs)
 }

@@ -45,6 +45,13 @@ struct Counter {
 }
 row!(Counter { meter, per, since, used, told });
 
+/// What was spent; `millions` has units of 2^20.
+struct Spent {
+    millions: i64,
+    ones: i64,
+}
+row!(Spent { millions, ones });
+
 /// The counters of the present windows, by meter and window. A limit that has none yet begins with what was spent in its
 /// window before it was set.
 async fn counters(
@@ -67,9 +74,12 @@ async fn counters(
         if counters.contains_key(&key) {
             continue;
         }
-        let sql = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM machine_spending
+        // In two parts, because a sum that overflows is an error.
+        let sql = "SELECT CAST(COALESCE(SUM(amount / 1048576), 0) AS BIGINT) AS millions,
+                          CAST(COALESCE(SUM(amount % 1048576), 0) AS BIGINT) AS ones FROM machine_spending
                    WHERE machine_id = $1 AND meter = $2 AND at >= $3";
-        let (used,): (i64,) = from.one(sql, params![id, meter, since]).await?;
+        let Spent { millions, ones } = from.one(sql, params![id, meter, since]).await?;
+        let used = millions.saturating_mul(1 << 20).saturating_add(ones);
         let counter = Counter { meter: key.0.clone(), per: key.1.clone(), since, used, told: 0 };
         counters.insert(key, counter);
     }

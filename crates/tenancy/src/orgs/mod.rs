@@ -4,7 +4,9 @@ pub mod members;
 pub mod people;
 pub mod scim_tokens;
 
-use db::{Db, FromRow, Reach, Read, Row, Tx, holding, params, row};
+use std::collections::HashMap;
+
+use db::{Composed, Db, FromRow, Reach, Read, Row, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Code, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -73,6 +75,17 @@ impl Org {
 
     pub async fn find(mut from: impl Read, id: OrgId) -> db::Result<Option<Self>> {
         from.opt("SELECT * FROM org WHERE id = $1", params![id]).await
+    }
+
+    /// The names of some organizations: those of one page of a list.
+    pub async fn names(db: &Db, ids: &[OrgId]) -> db::Result<HashMap<OrgId, String>> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut question = Composed::new("SELECT id, name FROM org WHERE id IN (");
+        question.values(ids.iter().copied()).sql(")");
+        let found: Vec<OrgName> = db.find(question).await?;
+        Ok(found.into_iter().map(|OrgName { id, name }| (id, name)).collect())
     }
 
     /// Locks the row, and with it the members, until the transaction ends; `false` when the organization is gone.
@@ -157,6 +170,12 @@ impl Org {
         changed(tx, self.id).await
     }
 }
+
+struct OrgName {
+    id: OrgId,
+    name: String,
+}
+row!(OrgName { id, name });
 
 struct OrgOnPlan {
     id: OrgId,

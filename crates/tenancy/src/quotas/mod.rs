@@ -6,11 +6,11 @@ mod notices;
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::OnceLock,
 };
 
-use db::{Read, Tx, params, row};
+use db::{Composed, Read, Tx, Value, params, row};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -397,27 +397,80 @@ pub async fn used_by_app(mut from: impl Read, app: ApplicationId, meter: &Meter,
     Ok(used.map_or(0, |(used,)| used))
 }
 
-struct UsedByOrg {
-    org_id: OrgId,
+struct UsedInPeriod {
+    meter: String,
+    period: i64,
     used: i64,
 }
-row!(UsedByOrg { org_id, used });
+row!(UsedInPeriod { meter, period, used });
 
-/// How much of a meter every organization has used in the periods that began from one moment to another, with its apps. A gauge
-/// has one period, which began at 0.
+/// How much of several meters was used in the present period of each.
+pub struct UsedNow(HashMap<(String, i64), i64>, Timestamp);
+
+impl UsedNow {
+    /// By an organization.
+    pub async fn of_org(db: &db::Db, org: OrgId, meters: &[&Meter], now: Timestamp) -> db::Result<Self> {
+        let sql = "SELECT meter, period, used FROM quota WHERE org_id = ";
+        Self::read(db, sql, org.into(), meters, now).await
+    }
+
+    /// By an app with a plan of its own.
+    pub async fn of_app(db: &db::Db, app: ApplicationId, meters: &[&Meter], now: Timestamp) -> db::Result<Self> {
+        let sql = "SELECT meter, period, used FROM app_quota WHERE app_id = ";
+        Self::read(db, sql, app.into(), meters, now).await
+    }
+
+    async fn read(db: &db::Db, sql: &'static str, id: Value, meters: &[&Meter], now: Timestamp) -> db::Result<Self> {
+        if meters.is_empty() {
+            return Ok(Self(HashMap::new(), now));
+        }
+        let mut question = Composed::new(sql);
+        question.value(id).sql(" AND meter IN (").values(meters.iter().map(|meter| &*meter.name));
+        let periods = [Period::Month, Period::Day, Period::Gauge].map(|period| period.start(now));
+        question.sql(") AND period IN (").values(periods).sql(")");
+        let found: Vec<UsedInPeriod> = db.find(question).await?;
+        let used = found.into_iter().map(|UsedInPeriod { meter, period, used }| ((meter, period), used));
+        Ok(Self(used.collect(), now))
+    }
+
+    pub fn of(&self, meter: &Meter) -> i64 {
+        self.0.get(&(meter.name.to_string(), meter.period.start(self.1).0)).copied().unwrap_or_default()
+    }
+}
+
+/// How much of a meter an organization used, with its apps.
+pub struct UsedByOrg {
+    pub org_id: OrgId,
+    pub meter: String,
+    pub used: i64,
+}
+row!(UsedByOrg { org_id, meter, used });
+
+/// How much of these meters every organization has used in the periods that began from one moment to another. A gauge has
+/// one period, which began at 0.
 pub async fn used_by_all(
     db: &db::Db,
-    meter: &Meter,
+    meters: &[&Meter],
     from: Timestamp,
     to: Timestamp,
-) -> db::Result<Vec<(OrgId, i64)>> {
-    let sql = "SELECT org_id, CAST(SUM(used) AS BIGINT) AS used FROM
-                   (SELECT org_id, used FROM quota WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0
-                    UNION ALL
-                    SELECT org_id, used FROM app_quota WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0) AS counted
-               GROUP BY org_id";
-    let rows: Vec<UsedByOrg> = db.all(sql, params![&*meter.name, from, to]).await?;
-    Ok(rows.into_iter().map(|row| (row.org_id, row.used)).collect())
+) -> db::Result<Vec<UsedByOrg>> {
+    if meters.is_empty() {
+        return Ok(vec![]);
+    }
+    // The condition of the index, which only a literal meets.
+    let of_orgs = if from.0 > 0 {
+        "SELECT org_id, meter, used FROM quota WHERE used > 0 AND period > 0 AND period >= "
+    } else {
+        "SELECT org_id, meter, used FROM quota WHERE used > 0 AND period >= "
+    };
+    let of_apps = " UNION ALL SELECT org_id, meter, used FROM app_quota WHERE used > 0 AND period >= ";
+    let mut question = Composed::new("SELECT org_id, meter, CAST(SUM(used) AS BIGINT) AS used FROM (");
+    for part in [of_orgs, of_apps] {
+        question.sql(part).value(from).sql(" AND period < ").value(to);
+        question.sql(" AND meter IN (").values(meters.iter().map(|meter| &*meter.name)).sql(")");
+    }
+    question.sql(") AS counted GROUP BY org_id, meter");
+    db.find(question).await
 }
 
 /// The secret keys that end after a restore were counted. Nobody is served while this runs.
