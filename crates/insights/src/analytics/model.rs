@@ -309,19 +309,10 @@ pub async fn events_by_hour(db: &Db, app: ApplicationId, from: i64, to: i64) -> 
     db.all(sql, params![app, from, to]).await
 }
 
-/// How many people were seen in a range of days, each once; and how many of them for the first time. Of each day, those are
-/// left out who were seen on an earlier day of the range: whole blocks of gaps, and the gaps of the last block.
+/// How many people were seen in a range of days, each once; and how many of them for the first time.
 pub async fn people(db: &Db, scope: &str, from: i64, to: i64) -> db::Result<(i64, i64)> {
-    let sql = "SELECT CAST(COALESCE(SUM(d.users
-                 - COALESCE((SELECT SUM(b.users) FROM active_block b
-                             WHERE b.scope = d.scope AND b.day = d.day AND b.block < (d.day - $2) / $4), 0)
-                 - COALESCE((SELECT SUM(g.users) FROM active_gap g
-                             WHERE g.scope = d.scope AND g.day = d.day AND g.gap > (d.day - $2) / $4 * $4
-                               AND g.gap <= d.day - $2), 0)), 0) AS BIGINT) AS seen,
-                      CAST(COALESCE(SUM(d.new_users), 0) AS BIGINT) AS new
-               FROM active_day d WHERE d.scope = $1 AND d.day >= $2 AND d.day <= $3";
-    let found: People = db.one(sql, params![scope, from, to, GAPS_OF_A_BLOCK]).await?;
-    Ok((found.seen, found.new))
+    let found = people_of_all(db, &[scope.to_owned()], from, to).await?;
+    Ok(found.into_values().next().unwrap_or_default())
 }
 
 struct PeopleOfScope {
@@ -331,7 +322,11 @@ struct PeopleOfScope {
 }
 row!(PeopleOfScope { scope, seen, new });
 
-/// As [`people`], of several scopes.
+// The statement below and the migration of its tables count by it.
+const _: () = assert!(GAPS_OF_A_BLOCK == 16);
+
+/// As [`people`], of several scopes. Of each day, those are left out who were seen on an earlier day of the range: whole blocks
+/// of gaps, and the gaps of the last block.
 pub async fn people_of_all(
     db: &Db,
     scopes: &[String],
@@ -342,21 +337,20 @@ pub async fn people_of_all(
         return Ok(HashMap::new());
     }
     let mut question = Composed::new(
-        "SELECT scope, CAST(SUM(users) AS BIGINT) AS seen,
-                CAST(SUM(CASE WHEN gap = 0 THEN users ELSE 0 END) AS BIGINT) AS new
-         FROM active_gap WHERE day >= ",
+        "SELECT d.scope, CAST(SUM(d.users
+             - COALESCE((SELECT SUM(b.users) FROM active_block b
+                         WHERE b.scope = d.scope AND b.day = d.day AND b.block < (d.day - $1) / 16), 0)
+             - COALESCE((SELECT SUM(g.users) FROM active_gap g
+                         WHERE g.scope = d.scope AND g.day = d.day AND g.gap > (d.day - $1) / 16 * 16
+                           AND g.gap <= d.day - $1), 0)) AS BIGINT) AS seen,
+             CAST(SUM(d.new_users) AS BIGINT) AS new
+         FROM active_day d WHERE d.day >= ",
     );
-    question.value(from).sql(" AND day <= ").value(to).sql(" AND (gap = 0 OR gap > day - ").value(from);
-    question.sql(") AND scope IN (").values(scopes).sql(") GROUP BY scope");
+    question.value(from).sql(" AND d.day <= ").value(to).sql(" AND d.scope IN (").values(scopes);
+    question.sql(") GROUP BY d.scope");
     let found: Vec<PeopleOfScope> = db.find(question).await?;
     Ok(found.into_iter().map(|PeopleOfScope { scope, seen, new }| (scope, (seen, new))).collect())
 }
-
-struct People {
-    seen: i64,
-    new: i64,
-}
-row!(People { seen, new });
 
 pub struct PeopleOfDay {
     pub day: i64,
