@@ -1,6 +1,7 @@
 //! For services whose people sign in with Janua.
 //!
-//! [`verify_delivery`] and [`verify_webhook`] tell whether a delivery is genuine; [`Verifier`] tells whose access token a request carries.
+//! [`verify_delivery`] and [`verify_webhook`] tell whether a delivery is genuine; [`Verifier`] tells whose access token a
+//! request carries.
 mod token;
 mod webhook;
 

@@ -110,6 +110,46 @@ fn a_binary_becomes_packages_with_checksums_and_a_parts_list() {
     }
 }
 
+/// A static program with glibc in place of the binary: it says the version, and knows nothing else.
+fn static_program(folder: &Path) -> PathBuf {
+    let (source, program) = (folder.join("janua.c"), folder.join("janua"));
+    fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"janua 9.8.7\"); }\n").unwrap();
+    printed(Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source));
+    program
+}
+
+#[test]
+fn a_static_binary_needs_no_library_and_gets_a_folder_for_an_image() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (binary, out) = (static_program(folder.path()), folder.path().join("dist"));
+    let dist = |binary: &Path| {
+        let mut dist = Command::new(repository().join("scripts/dist"));
+        dist.arg("--binary").arg(binary).arg("--out").arg(&out).arg("--quick");
+        dist
+    };
+    let said = printed(&mut dist(&binary));
+    assert!(said.contains("static: it needs no C library"), "{said}");
+    for file in ["janua", "Containerfile", "ca-certificates.crt", "data"] {
+        assert!(out.join("image").join(file).exists(), "{file} in the image folder");
+    }
+    let is_deb = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
+    let deb = fs::read_dir(&out).unwrap().map(|file| file.unwrap().path()).find(is_deb).unwrap();
+    let depends = printed(Command::new("dpkg-deb").arg("--field").arg(&deb).arg("Depends"));
+    assert_eq!(depends.trim(), "passwd");
+    let bom: Value = serde_json::from_slice(&fs::read(out.join("janua-9.8.7.cdx.json")).unwrap()).unwrap();
+    let mut parts = bom["components"].as_array().unwrap().iter();
+    let glibc = parts.find(|part| part["name"] == "glibc").expect("the C library in it is one of its parts");
+    assert_eq!(glibc["licenses"][0]["expression"], "LGPL-2.1-or-later");
+    let mut needs = bom["dependencies"].as_array().unwrap().iter();
+    assert!(needs.any(|one| one["dependsOn"].as_array().unwrap().contains(&glibc["bom-ref"])));
+
+    let script = folder.path().join("script");
+    fs::write(&script, "#!/bin/sh\necho janua 9.8.7\n").unwrap();
+    printed(Command::new("chmod").arg("+x").arg(&script));
+    let refused = dist(&script).output().unwrap();
+    assert!(!refused.status.success(), "what cannot be looked into is not packaged as static");
+}
+
 /// A server that answers one text, over and over; its URL.
 fn answering(status: &str, body: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -85,6 +85,11 @@ impl Server {
         self.client.request(method, self.at(path))
     }
 
+    /// For a body that takes its time.
+    pub fn upload(&self, method: Method, path: &str) -> RequestBuilder {
+        self.patient.request(method, self.at(path))
+    }
+
     fn at(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }
@@ -328,14 +333,11 @@ pub fn now() -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_silent_server_is_given_up() {
-        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Server {
-            url: format!("http://{}", silent.local_addr().unwrap()),
+impl Server {
+    /// A server that is asked with a token.
+    pub fn at_address(address: std::net::SocketAddr) -> Self {
+        Self {
+            url: format!("http://{address}"),
             profile: profile::DEFAULT.into(),
             project: Project::default(),
             out: Output::new(true),
@@ -343,7 +345,18 @@ mod tests {
             caller: Caller::Token("x".into()),
             client: clients().read_timeout(SILENCE).build().unwrap(),
             patient: clients().timeout(LONGEST_UPLOAD).build().unwrap(),
-        };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_server_is_given_up() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Server::at_address(silent.local_addr().unwrap());
         let begun = tokio::time::Instant::now();
         let failure = server.get("/auth/me").await.unwrap_err();
         assert!(failure.message.contains("no answer in time"), "{}", failure.message);

@@ -45,6 +45,7 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("redirect_added", "Redirect URL added.", ""),
     ("logo_removed", "Logo removed.", ""),
     ("rolled_back", "Rolled back. The chosen files are live.", ""),
+    ("deployment_stopped", "Deployment stopped. Nothing went live.", ""),
     ("site_saved", "Site settings saved.", ""),
     ("key_created", "Key created.", ""),
     ("key_revoked", "Key revoked.", ""),

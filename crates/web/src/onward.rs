@@ -175,7 +175,10 @@ impl Onward {
             Entered::Waiting(challenge) => {
                 let (hint, method, to) = (hint(&challenge), method.to_owned(), self.to.clone());
                 let waiting = WaitingSignIn { ticket: challenge.mfa_ticket.clone(), hint, method, to };
-                Ok(waiting.remember(janua, go("/sign-in/factor")))
+                Ok(waiting.remember(janua, go("/sign-in/factor")).unwrap_or_else(|| {
+                    let asked = Asked { hint: &waiting.hint, ticket: &waiting.ticket, method: &waiting.method };
+                    self.factor_page(janua, StatusCode::OK, asked, None)
+                }))
             }
         }
     }

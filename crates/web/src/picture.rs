@@ -24,7 +24,7 @@ const KINDS: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
 pub fn routes() -> Routes {
     pages("pages")
-        .post("/act/picture", upload_picture, "what the forms to upload a picture send")
+        .post("/act/picture", upload_picture, "upload a picture that a form sends")
         .streams(LARGEST + 64 * 1024)
 }
 

@@ -17,6 +17,8 @@ pub struct WaitingSignIn {
     pub to: String,
 }
 
+/// Browsers drop a cookie of more than 4096 bytes, name and attributes included.
+const LONGEST: usize = 3900;
 const PURPOSE: &str = "waiting";
 const PLACE: &str = "cookie:waiting";
 
@@ -27,11 +29,15 @@ impl WaitingSignIn {
         serde_json::from_slice(&janua.vault.open(PURPOSE, PLACE, &sealed).ok()?).ok()
     }
 
-    /// For as long as its ticket is good.
-    pub fn remember(&self, janua: &Janua, mut response: Response) -> Response {
+    /// For as long as its ticket is good. Nothing if the browser would not keep the cookie, as with the long URL of an
+    /// OAuth request.
+    pub fn remember(&self, janua: &Janua, mut response: Response) -> Option<Response> {
         let plain = serde_json::to_vec(self).unwrap_or_default();
         let sealed = BASE64URL_NOPAD.encode(&janua.vault.seal(PURPOSE, PLACE, &plain));
+        if sealed.len() > LONGEST {
+            return None;
+        }
         cookies::set_waiting(janua, &sealed, MFA_TICKET.life, response.headers_mut());
-        response
+        Some(response)
     }
 }

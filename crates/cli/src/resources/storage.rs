@@ -178,9 +178,11 @@ async fn get(server: &Server, path: &str, object: &Value, to: Option<&Path>, for
         return Err(Failure::failed(format!("{} exists. Replace it with --force.", to.display())));
     }
     // Beside it first: a download that breaks off leaves no half of a file under its name.
-    let aside = to.with_file_name(format!("{}.part", to.file_name().unwrap_or_default().to_string_lossy()));
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let aside = to.with_file_name(format!("{name}.{}.part", std::process::id()));
+    let not_created = |error: io::Error| Failure::failed(format!("{}: {error}", aside.display()));
+    let mut file = File::create_new(&aside).await.map_err(not_created)?;
     let length = async {
-        let mut file = File::create(&aside).await.map_err(failed)?;
         let mut length = 0;
         while let Some(piece) = answer.chunk().await.map_err(lost)? {
             file.write_all(&piece).await.map_err(failed)?;
@@ -218,7 +220,7 @@ async fn put(server: &Server, path: &str, file: &Path, kind: &str) -> Result<()>
         piece.truncate(count);
         Ok::<_, io::Error>((count > 0).then(|| (Frame::data(Bytes::from(piece)), file)))
     });
-    let asked = server.request(Method::POST, path).bearer_auth(token).header("Content-Type", kind);
+    let asked = server.upload(Method::POST, path).bearer_auth(token).header("Content-Type", kind);
     let asked = asked.header("Content-Length", about.len()).body(Body::wrap(StreamBody::new(Box::pin(pieces))));
     let object = body_of(asked.send().await.map_err(|error| server.unreachable(&error))?).await?;
     done(server, &object, &format!("Uploaded {}.", bytes(about.len())), OBJECT);
@@ -228,6 +230,30 @@ async fn put(server: &Server, path: &str, file: &Path, kind: &str) -> Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_may_take_longer_than_a_server_may_be_silent() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Server::at_address(listener.local_addr().unwrap());
+        let slow = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_mins(10)).await;
+            let mut received = vec![];
+            while !received.ends_with(b"words") {
+                let mut piece = [0; 1024];
+                let count = stream.read(&mut piece).await.unwrap();
+                assert!(count > 0, "given up");
+                received.extend_from_slice(&piece[..count]);
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+            stream.write_all(answer).await.unwrap();
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("words.txt");
+        std::fs::write(&file, "words").unwrap();
+        let (sent, ()) = tokio::join!(put(&server, "/apps/a/storage", &file, "text/plain"), slow);
+        assert!(sent.is_ok());
+    }
 
     #[test]
     fn a_name_leads_to_no_other_folder() {

@@ -1,5 +1,5 @@
-//! Fetches a commit again whose files the code host did not send: `POST /deployments/{id}/redeploy` of a deployment that failed
-//! for that reason. The head of the branch may have moved on; the commit stays the same.
+//! Fetches a commit again whose files did not come: `POST /deployments/{id}/redeploy` of a deployment that failed for that
+//! reason or was canceled. The head of the branch may have moved on; the commit stays the same.
 use db::Tx;
 use kernel::{
     Janua,
@@ -16,14 +16,15 @@ use super::{
     report,
 };
 use crate::deployments::{
-    Deployment, DeploymentId, Failure, SourceKind, Status, Target, archive_limits, begin_at_host, fail,
+    CANCELED, Deployment, DeploymentId, Failure, INTERRUPTED, SourceKind, Status, Target, Unpackers, archive_limits,
+    begin_at_host, fail,
 };
 
-/// Whether a deployment failed before its files were here.
-pub fn failed_to_fetch(deployment: &Deployment) -> bool {
-    let codes = [FETCH_FAILED.name, UNAVAILABLE.name, "interrupted"];
+/// Whether a deployment ended before its files were here.
+pub fn was_not_fetched(deployment: &Deployment) -> bool {
+    let codes = [FETCH_FAILED.name, UNAVAILABLE.name, INTERRUPTED.name, CANCELED.name];
     deployment.source == SourceKind::Codehost
-        && deployment.status == Status::Failed
+        && matches!(deployment.status, Status::Failed | Status::Canceled)
         && deployment.error.as_ref().is_some_and(|error| codes.contains(&error.code.as_str()))
 }
 
@@ -86,7 +87,8 @@ impl Job for FetchCommit {
         let Some(host) = CodeHost::find(&janua) else { return Ok(()) };
         let Some(deployment) = Deployment::find(&janua.db, self.deployment).await? else { return Ok(()) };
         let Some(place) = place_of(&janua, self.link).await? else { return Ok(()) };
-        // It may have waited for so long that it counts as interrupted.
+        let unpacker = Unpackers::wait(&janua).await?;
+        // It may have waited for so long that it counts as interrupted, or it was canceled.
         if !Deployment::note_alive(&janua.db, deployment.id, janua.clock.now()).await? {
             return Ok(());
         }
@@ -95,7 +97,7 @@ impl Job for FetchCommit {
         let done = match check_access(&janua, host, &place).await {
             Ok(Ok(_)) => {
                 let limits = archive_limits(&janua, place.app.org_id).await?;
-                fetch(&janua, host, &by, &place, &deployment, limits, &sha).await
+                fetch(&janua, host, &by, &place, &deployment, (limits, unpacker), &sha).await
             }
             Ok(Err(message)) => Err(Failure::of_fault(FETCH_FAILED.because(message))),
             Err(_) => Err(UNAVAILABLE.into()),

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     deployments::{
-        Begin, Commit, Deployment, DeploymentId, Failure, SourceKind, Status as DeploymentStatus, Target, Unpackers,
-        begin_at_host, complete_received, events::DeploymentExpired, fail, receive_within,
+        Begin, Commit, Deployment, DeploymentId, Failure, SourceKind, Status as DeploymentStatus, Target, Unpacker,
+        Unpackers, begin_at_host, complete_received, events::DeploymentExpired, fail, receive_within,
     },
     edge::site,
 };
@@ -72,10 +72,17 @@ pub async fn deploy_head(janua: &Janua, host: &Host, job: &DeployHead, head: &He
     };
     if let Some(known) = deployed_before(janua, job, head, &wanted.tip.sha).await? {
         report::tell(janua, host, job, &place, head, &known).await?;
-        let led = Led { deployment: Some(known.id), ..Led::to("unchanged", "This commit is deployed already.") };
+        let message = match known.status {
+            DeploymentStatus::Ready => "This commit is deployed already.",
+            DeploymentStatus::Canceled => "The deployment of this commit was canceled.",
+            _ => "The deployment of this commit failed.",
+        };
+        let led = Led { deployment: Some(known.id), ..Led::to("unchanged", message) };
         return note(janua, job, &place, led).await;
     }
     let by = By { app: Some(place.app.id), ..By::default() };
+    // Before it begins: one that waits says nothing of itself, and would count as interrupted.
+    let unpacker = Unpackers::wait(janua).await?;
     let begun = begin(janua, &by, job, head, &place, &wanted).await;
     let (deployment, limits) = match begun {
         Ok(begun) => (begun.deployment, begun.limits),
@@ -91,7 +98,7 @@ pub async fn deploy_head(janua: &Janua, host: &Host, job: &DeployHead, head: &He
     // Nobody waits for this one.
     let pending = (wanted.tip.sha.as_str(), wanted.pull);
     let _ = report::tell_state(janua, host, job, &place, head, pending, &State::Pending).await;
-    let done = fetch(janua, host, &by, &place, &deployment, limits, &wanted.tip.sha).await;
+    let done = fetch(janua, host, &by, &place, &deployment, (limits, unpacker), &wanted.tip.sha).await;
     let is_worth_another_try = match &done {
         Ok(()) => false,
         Err(failure) => {
@@ -218,6 +225,7 @@ async fn deployed_before(
     // What failed on our side of the wire, or because nobody was there to finish it, is tried again.
     let is_settled = |known: &Deployment| match (known.status, &known.error) {
         (DeploymentStatus::Ready, _) => known.expired_at.is_none(),
+        (DeploymentStatus::Canceled, _) => true,
         (DeploymentStatus::Failed, Some(error)) => {
             ![UNAVAILABLE.name, "interrupted", "internal", "unavailable", "storage_full"]
                 .contains(&error.code.as_str())
@@ -275,10 +283,9 @@ pub async fn fetch(
     by: &By,
     place: &Place,
     deployment: &Deployment,
-    limits: kernel::archive::ArchiveLimits,
+    (limits, unpacker): (kernel::archive::ArchiveLimits, Unpacker),
     sha: &str,
 ) -> Result<(), Failure> {
-    let unpacker = Unpackers::wait(janua).await?;
     let archive = match host.archive(janua, place.at, sha).await {
         Ok(archive) => archive,
         Err(error) if error.is_gone() => return Err(FETCH_FAILED.caused_by(error).into()),

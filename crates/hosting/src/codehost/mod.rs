@@ -20,7 +20,7 @@ use kernel::{config::Config, feature::Feature, http::Routes, jobs::Chore};
 
 pub use self::{
     actions::{PREFIX as RUN_PREFIX, Run},
-    again::{begin_again, failed_to_fetch},
+    again::{begin_again, was_not_fetched},
     host::NOT_CONFIGURED,
     settings::Settings,
     webhook::is_signed,

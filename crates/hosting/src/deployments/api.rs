@@ -343,8 +343,8 @@ struct Redeploy {
     reason: Option<String>,
 }
 
-/// A new deployment with the files of an earlier one, live at once: the way back. Nothing is copied. If the code host did not send
-/// the files of the earlier one, they are fetched again by a job (202).
+/// A new deployment with the files of an earlier one, live at once: the way back. Nothing is copied. If the files
+/// of the earlier one did not come from the code host, they are fetched again by a job (202).
 async fn redeploy(
     State(janua): State<Janua>,
     session: Session,
@@ -362,7 +362,7 @@ async fn redeploy(
             return Err(FORBIDDEN.into());
         }
         let earlier = Deployment::find(&mut *tx, id).await?.ok_or(NOT_FOUND)?;
-        if codehost::failed_to_fetch(&earlier) {
+        if codehost::was_not_fetched(&earlier) {
             let again = codehost::begin_again(tx, &janua, &by, &app, &earlier, wanted.target).await?;
             return Ok((again.ok_or(NOT_REDEPLOYABLE)?, StatusCode::ACCEPTED));
         }

@@ -21,7 +21,7 @@ pub use deploy::{Begin, archive_limits, begin_at_host, complete, complete_receiv
 pub use model::{
     Built, Commit, Deployment, DeploymentError, DeploymentId, LiveManifest, SourceKind, Status, StoredPack, Target,
 };
-pub use process::{Failure, Received, Unpackers, finish, receive, receive_within};
+pub use process::{CANCELED, Failure, INTERRUPTED, Received, Unpacker, Unpackers, finish, receive, receive_within};
 #[cfg(test)]
 pub use rewrite::RewritePacks;
 

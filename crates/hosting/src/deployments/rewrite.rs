@@ -27,6 +27,8 @@ const SMALLEST: i64 = 64 << 10;
 const MOST_PACKS: usize = 16;
 /// Apps that keep more deployments are left alone: each manifest would have to be read.
 const MOST_KEPT: u32 = 250;
+/// Apps with more pieces are left alone, too: each is held in memory.
+const MOST_PIECES: usize = 1_000_000;
 
 /// Moves what is needed out of packs of an app that are less than half in use. They are deleted as others that no
 /// deployment names, so nodes that have not heard of it read them for another hour.
@@ -51,9 +53,12 @@ impl Job for RewritePacks {
         }
         let mut manifests: Vec<LiveManifest> = kept.iter().filter_map(Deployment::live_manifest).collect();
         manifests.sort_by(|a, b| a.object.cmp(&b.object));
-        let mut needed = Needed::new();
+        let (mut needed, mut pieces) = (Needed::new(), 0);
         for live in manifests.chunk_by(|a, b| a.object == b.object).filter_map(<[LiveManifest]>::first) {
-            note(&mut needed, &read(&janua, live).await?);
+            pieces += note(&mut needed, &read(&janua, live).await?);
+            if pieces > MOST_PIECES {
+                return Ok(());
+            }
         }
         let sparse = sparse(&janua, self.app, needed).await?;
         if sparse.is_empty() {
@@ -74,16 +79,19 @@ async fn read(janua: &Janua, live: &LiveManifest) -> Result<StoredManifest, Late
         .ok_or_else(|| Later::give_up(format!("the manifest {} is not what its hash says", live.object)))
 }
 
-fn note(needed: &mut Needed, stored: &StoredManifest) {
+/// Adds the pieces of a manifest, and answers how many of them are new.
+fn note(needed: &mut Needed, stored: &StoredManifest) -> usize {
+    let mut added = 0;
     for piece in stored.pieces() {
         if let Some(pack) = stored.packs.get(piece.pack as usize) {
             let pieces = match needed.get_mut(pack) {
                 Some(pieces) => pieces,
                 None => needed.entry(pack.clone()).or_default(),
             };
-            pieces.insert(piece.at, (piece.hash, piece.size));
+            added += usize::from(pieces.insert(piece.at, (piece.hash, piece.size)).is_none());
         }
     }
+    added
 }
 
 /// Packs of which less than half is needed.

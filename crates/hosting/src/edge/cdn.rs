@@ -227,20 +227,17 @@ async fn provision(
         if site.provider != was {
             fields.push("provider".into());
         }
-        if before == SiteStatus::Disabled {
+        let is_again =
+            before == SiteStatus::Disabled || (before == SiteStatus::Failed && provider == Some(Provider::External));
+        if is_again {
             fields.push("status".into());
         }
-        let begins = was != site.provider
-            || before == SiteStatus::Disabled
-            || (before == SiteStatus::Failed && provider == Some(Provider::External));
-        if begins {
+        if is_again || was != site.provider {
             // What the site had elsewhere is not used again: it is on its way out, or was never completed.
             retire(tx, &janua, &mut site).await?;
             (site.status, site.error) = (SiteStatus::Active, None);
             if is_external {
                 site.status = SiteStatus::Provisioning;
-                fields.push("provider".into());
-                fields.dedup();
                 let reference = format!("{}-{}", site.id, now.0);
                 jobs::enqueue(tx, &janua, now, &Provision { app: app.id, reference }).await?;
             }

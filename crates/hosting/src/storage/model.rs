@@ -540,24 +540,44 @@ pub struct Share {
 }
 row!(Share { app_id, org_id, environment, objects, bytes, pending });
 
+/// How many objects of an account that goes are deleted at once, since each is read into memory.
+const TAKEN_AT_ONCE: u32 = 1000;
+
+/// Deletes some objects of an account; the argument locks them first.
+macro_rules! take_of_owner {
+    ($lock:literal) => {
+        concat!(
+            "DELETE FROM storage_object WHERE id IN (SELECT id FROM storage_object WHERE owner_id = $1 LIMIT $2",
+            $lock,
+            ") RETURNING app_id, org_id, environment, CAST(1 AS BIGINT) AS objects, size AS bytes,
+                         CAST(CASE WHEN status = 'pending' THEN 1 ELSE 0 END AS BIGINT) AS pending"
+        )
+    };
+}
+
 impl Share {
     /// Of an account that goes, in every app. What is deleted is added up, so that an object that another request
     /// deletes at the same time is given back once.
     pub async fn take_of_owner(tx: &mut Tx, owner: AccountId) -> db::Result<Vec<Self>> {
-        let sql = "DELETE FROM storage_object WHERE owner_id = $1
-                   RETURNING app_id, org_id, environment, CAST(1 AS BIGINT) AS objects, size AS bytes,
-                             CAST(CASE WHEN status = 'pending' THEN 1 ELSE 0 END AS BIGINT) AS pending";
+        // The lock lets the limit count rows that are still there.
+        let sql = db::Sql::two(take_of_owner!(""), take_of_owner!(" FOR UPDATE"));
         let mut shares: BTreeMap<(String, &'static str), Self> = BTreeMap::new();
-        for one in tx.put::<Self>(sql, params![owner]).await? {
-            match shares.entry((one.app_id.to_string(), one.environment.name())) {
-                Entry::Vacant(place) => {
-                    place.insert(one);
-                }
-                Entry::Occupied(mut place) => {
-                    let share = place.get_mut();
-                    share.objects += one.objects;
-                    share.bytes += one.bytes;
-                    share.pending += one.pending;
+        loop {
+            let taken = tx.put::<Self>(sql, params![owner, TAKEN_AT_ONCE]).await?;
+            if taken.is_empty() {
+                break;
+            }
+            for one in taken {
+                match shares.entry((one.app_id.to_string(), one.environment.name())) {
+                    Entry::Vacant(place) => {
+                        place.insert(one);
+                    }
+                    Entry::Occupied(mut place) => {
+                        let share = place.get_mut();
+                        share.objects += one.objects;
+                        share.bytes += one.bytes;
+                        share.pending += one.pending;
+                    }
                 }
             }
         }

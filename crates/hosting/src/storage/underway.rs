@@ -11,7 +11,10 @@ use kernel::{
     telemetry::{self, ABOUT},
 };
 use tenancy::events::By;
-use tokio::{sync::watch, time};
+use tokio::{
+    sync::{Semaphore, watch},
+    time,
+};
 
 use super::{
     finalize,
@@ -22,6 +25,8 @@ use super::{
 /// must be few; the second is for a client whose connection broke, and that tries again before the first is given up.
 const AT_ONCE: usize = 2;
 const AGAIN: Duration = Duration::from_secs(5);
+/// Uploads that are completed at once. No request bounds them, since the work outlives the one that began it.
+const COMPLETED_AT_ONCE: usize = 64;
 
 pub const UPLOAD_UNDERWAY: Code = Code::new(
     409,
@@ -71,8 +76,16 @@ impl Drop for BodyPlace {
 
 /// The uploads that are being completed. Copying and reading a large file may take longer than a request, so the work
 /// does not end with the request that began it, and the next request waits for the same work.
-#[derive(Default)]
-pub struct Completions(Mutex<HashMap<ObjectId, watch::Receiver<()>>>);
+pub struct Completions {
+    under_way: Mutex<HashMap<ObjectId, watch::Receiver<()>>>,
+    pub turns: Semaphore,
+}
+
+impl Default for Completions {
+    fn default() -> Self {
+        Self { under_way: Mutex::default(), turns: Semaphore::new(COMPLETED_AT_ONCE) }
+    }
+}
 
 /// The work on one upload. Requests that wait for it see its end.
 struct Completion {
@@ -84,7 +97,7 @@ struct Completion {
 impl Completion {
     /// Begins the work, or answers how to wait for what another request began.
     fn begin(janua: &Janua, object: ObjectId) -> Result<Self, watch::Receiver<()>> {
-        let mut completions = janua.own::<Completions>().0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut completions = janua.own::<Completions>().under_way.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ended) = completions.get(&object) {
             return Err(ended.clone());
         }
@@ -98,7 +111,7 @@ impl Completion {
 impl Drop for Completion {
     fn drop(&mut self) {
         let completions = self.janua.own::<Completions>();
-        completions.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.object);
+        completions.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.object);
     }
 }
 
@@ -114,6 +127,8 @@ pub async fn complete(
             Ok(completion) => {
                 let (janua, claimed, by) = (janua.clone(), claimed.map(str::to_owned), by.clone());
                 let work = async move {
+                    let turn = janua.own::<Completions>().turns.acquire().await;
+                    let _turn = turn.map_err(|closed| INTERNAL.caused_by(closed))?;
                     let done = finalize::finish(&janua, object, claimed.as_deref(), &by).await;
                     drop(completion);
                     done

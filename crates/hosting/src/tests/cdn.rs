@@ -99,6 +99,9 @@ async fn a_distribution_that_is_left_is_switched_off_and_deleted() {
     assert!(!all(&moto).await.contains("cloudfront.net"), "switched off");
     let on = ada.person.asks(t.post(&path(&ada)).json(&json!({}))).await;
     assert_eq!((on.status, &on.body["status"]), (202, &json!("provisioning")), "{}", on.text);
+    let sql = "SELECT details FROM audit_event WHERE type = 'DISTRIBUTION_UPDATED' ORDER BY at DESC, id DESC LIMIT 1";
+    let (details,): (Value,) = t.janua.db.one(sql, vec![]).await.unwrap();
+    assert_eq!(details["fields"], json!(["status"]), "what changed, and nothing else");
     settle(&t).await;
     assert!(all(&moto).await.contains("cloudfront.net"), "switched on again");
 

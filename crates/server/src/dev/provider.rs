@@ -32,7 +32,7 @@ use kernel::entropy::Entropy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use url::Url;
+use url::{Host, Url};
 
 const CLIENT: &str = "development";
 /// Known to everybody; it guards nothing but that the server sends one.
@@ -165,8 +165,13 @@ fn read<T: for<'a> Deserialize<'a> + AsRef<Asked>>(form: &[u8]) -> Result<T, Str
     let found: T = serde_urlencoded::from_bytes(form).map_err(|error| error.to_string())?;
     let asked = found.as_ref();
     let is_here = Url::parse(&asked.redirect_uri).ok().is_some_and(|url| {
-        let host = url.host_str().unwrap_or_default();
-        url.scheme() == "http" && (host == "localhost" || host == "[::1]" || host.starts_with("127."))
+        let is_this_machine = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(Host::Ipv6(ip)) => ip.is_loopback(),
+            None => false,
+        };
+        url.scheme() == "http" && is_this_machine
     });
     if !is_here || asked.client_id != CLIENT {
         return Err("This provider serves the development server alone.".into());
@@ -286,8 +291,13 @@ mod tests {
         let here = asked("http://localhost:8080/auth/social/google/callback");
         let found: Asked = read(here.as_bytes()).expect("here");
         assert!(!page(&found).contains("<script>"), "{}", page(&found));
-        for elsewhere in ["https://example.com/", "http://localhost.example.com/", "http://10.0.0.1/", "javascript:1"]
-        {
+        for elsewhere in [
+            "https://example.com/",
+            "http://localhost.example.com/",
+            "http://127.example.com/",
+            "http://10.0.0.1/",
+            "javascript:1",
+        ] {
             assert!(read::<Asked>(asked(elsewhere).as_bytes()).is_err(), "{elsewhere}");
         }
     }

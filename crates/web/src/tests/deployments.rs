@@ -52,6 +52,19 @@ async fn an_archive_is_deployed_by_a_form_and_the_way_back_is_one_click() {
     let told = visit(&t, back.header("location"), &ada).await;
     assert!(told.text.contains("Rolled back."), "{}", told.text);
 
+    // As while it is received.
+    assert!(!shown.text.contains("Stop deployment"), "it has ended");
+    t.janua.db.exec("UPDATE deployment SET status = 'processing' WHERE number = 2", vec![]).await.unwrap();
+    let sql = "SELECT id FROM deployment WHERE number = 2";
+    let (id,): (String,) = t.janua.db.one(sql, vec![]).await.unwrap();
+    let place = format!("{page}/{id}");
+    assert!(visit(&t, &place, &ada).await.text.contains("Stop deployment #2?"));
+    let call = format!("POST /deployments/{id}/cancel");
+    let stopped = act(&t, &ada, &call, &place, &[("form", "stop"), ("done", "deployment_stopped")]).await;
+    let told = visit(&t, stopped.header("location"), &ada).await;
+    assert!(told.text.contains("Deployment stopped.") && told.text.contains("Canceled"), "{}", told.text);
+    assert!(!told.text.contains("Stop deployment"), "{}", told.text);
+
     let refused = upload(&t, &page, &ada, "production", b"no archive").await;
     let told = visit(&t, refused.header("location"), &ada).await;
     assert!(told.text.contains("The body is not gzip."), "{}", told.text);

@@ -161,6 +161,13 @@ async fn a_second_factor_is_asked_for_on_the_way() {
     let none = authorize(&t, Some(&other), &asked(&app.id, &[("prompt", "none")])).await;
     assert_eq!(field(&none, "error").as_deref(), Some("login_required"));
 
+    // A long request has no room in the cookie of the sign-in that waits: the page comes at once.
+    let long = authorize(&t, None, &asked(&app.id, &[("state", &"s\"<".repeat(1366))])).await;
+    let page = open(&t, long.header("location"), "").await;
+    let at_once = sign_in_at(&t, &page, "ada@example.com", PASSWORD).await;
+    assert!(at_once.status == 200 && at_once.text.contains("authenticator app"), "{}", at_once.status);
+    assert_eq!((cookies(&at_once), hidden(&at_once, "continue")), (String::new(), hidden(&page, "continue")));
+
     let page = open(&t, answer.header("location"), "").await;
     let waits = sign_in_at(&t, &page, "ada@example.com", PASSWORD).await;
     let factor = at_factor(&t, &waits).await;

@@ -1,4 +1,8 @@
-//! Commits whose files the host did not send, fetched again.
+//! Commits whose files did not come, fetched again.
+use std::time::Duration;
+
+use db::params;
+
 use super::*;
 
 async fn redeploy(t: &TestJanua, owner: &Owner, deployment: &Value, body: Value) -> Answer {
@@ -60,6 +64,42 @@ async fn a_deployment_that_could_not_be_fetched_is_fetched_again_at_the_same_com
     let refused = redeploy(&t, &ada, &failed, json!({})).await;
     assert_eq!(refused.refusal(), (409, "deployment_not_redeployable"));
     t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_canceled_commit_is_fetched_when_it_is_asked_for_and_not_before() {
+    let (t, github, ada) = start().await;
+    let id = linked(&t, &github, &ada, json!({})).await;
+    let failed = failed(&t, &github, &ada).await;
+    github.lock().no_archives = false;
+    let queued = redeploy(&t, &ada, &failed, json!({})).await;
+    assert_eq!(queued.status, 202, "{}", queued.text);
+    let cancel = format!("/deployments/{}/cancel", queued.body["id"].as_str().unwrap());
+    let canceled = ada.person.asks(t.post(&cancel)).await;
+    assert_eq!((canceled.status, &canceled.body["status"]), (200, &json!("canceled")), "{}", canceled.text);
+    t.run_jobs().await;
+    assert_eq!(shows(&t, "shop.localhost", "/").await, (200, "one".into()), "the job finds it ended");
+    assert_eq!(redeploy(&t, &ada, &canceled.body, json!({})).await.status, 202);
+    t.run_jobs().await;
+    assert_eq!(shows(&t, "shop.localhost", "/").await, (200, "two".into()));
+
+    // As if the deployment of a push had been canceled: the same commit does not come back by itself.
+    github.push(REPOSITORY, "main", 3, "three");
+    let event = github.push_event(INSTALLATION, REPOSITORY, "main");
+    github.lock().no_archives = true;
+    github.delivers(&t, "d0000000-0002", "push", &event).await;
+    t.run_jobs().await;
+    github.lock().no_archives = false;
+    let stopped = "UPDATE deployment SET status = 'canceled' WHERE id = $1";
+    let newest = deployments(&t, &ada).await;
+    t.janua.db.exec(stopped, params![newest[0]["id"].as_str().unwrap()]).await.unwrap();
+    t.advance(Duration::from_secs(1));
+    github.delivers(&t, "d0000000-0003", "push", &event).await;
+    t.run_jobs().await;
+    assert_eq!(deployments(&t, &ada).await.len(), newest.len(), "no deployment was begun");
+    let told = ("unchanged".to_owned(), "The deployment of this commit was canceled.".to_owned());
+    assert_eq!(outcome(&t, &ada, &id).await, told);
     t.finish().await;
 }
 

@@ -21,7 +21,10 @@ use tokio::{
 };
 
 use super::{Shop, new, text};
-use crate::tests::{host_of, shows, site};
+use crate::{
+    storage::underway::Completions,
+    tests::{host_of, shows, site},
+};
 
 /// What happens to answers of the bucket on their way.
 #[derive(Default)]
@@ -174,6 +177,22 @@ async fn fw3_an_upload_is_completed_though_it_takes_longer_than_a_request() {
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM storage_file";
     let (files,): (i64,) = shop.t.janua.db.one(sql, db::params![]).await.unwrap();
     assert_eq!(files, 2, "what was uploaded, and one copy: no request began anew");
+    shop.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_waits_while_many_others_are_completed() {
+    let (shop, _wire) = shop_in_a_hurry(Duration::from_secs(4)).await;
+    let offer = shop.presign(&new("a.txt", 5)).await.body;
+    let id = text(&offer["objectId"]);
+    assert_eq!(shop.put(&offer, b"words").await, 200);
+    let turns = &shop.t.janua.own::<Completions>().turns;
+    let taken = turns.acquire_many(u32::try_from(turns.available_permits()).unwrap()).await.unwrap();
+    let waits = shop.finalize(&id, &json!({})).await;
+    assert_eq!((waits.refusal(), waits.header("retry-after")), ((503, "finalize_underway"), "5"), "{}", waits.text);
+    drop(taken);
+    let done = shop.finalize(&id, &json!({})).await;
+    assert_eq!((done.status, &done.body["status"]), (200, &json!("ready")), "{}", done.text);
     shop.finish().await;
 }
 

@@ -47,6 +47,21 @@ async fn an_account_takes_its_objects_along() {
     assert_eq!((of_admin.status, used(&shop).await), (200, 10));
     let at_the_service = identity::testing::login(&shop.t, "user@example.com", PASSWORD).await;
     let user = identity::testing::Person::of(&at_the_service);
+    // More than are deleted at once, each of three bytes.
+    let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2100)
+                INSERT INTO storage_object (id, app_id, org_id, owner_id, environment, name, name_start, content_type,
+                                            size, status, visibility, metadata, slot, created_at, updated_at)
+                SELECT CAST(i AS TEXT), app_id, org_id, owner_id, environment, name, name_start, content_type,
+                       size, status, visibility, metadata, CAST(i AS TEXT), created_at, updated_at
+                FROM storage_object, n WHERE name = 'b.txt'";
+    shop.t.janua.db.exec(many, params![]).await.unwrap();
+    for counted in [
+        "UPDATE quota SET used = used + 6300 WHERE meter = 'storage_bytes'",
+        "UPDATE storage_usage SET objects = objects + 2100, bytes = bytes + 6300, pending = pending + 2100
+         WHERE owner_id = ''",
+    ] {
+        shop.t.janua.db.exec(counted, params![]).await.unwrap();
+    }
     let gone = user.asks(shop.t.ask(Method::DELETE, "/auth/me").json(&json!({ "password": PASSWORD }))).await;
     assert!((200..300).contains(&gone.status), "{}", gone.text);
     assert_eq!((rows(&shop).await, used(&shop).await), (1, 2), "the other's stays");
