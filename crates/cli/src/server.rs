@@ -241,9 +241,8 @@ impl Server {
             };
         }
         match rows.as_slice() {
-            [] => {
-                Err(Failure::failed(format!("You have no {what} yet.")).hint(format!("`janua {field} create NAME`")))
-            }
+            [] => Err(Failure::failed(format!("You have no {what} yet."))
+                .hint(format!("Create one with `janua {field} create NAME`."))),
             [one] => Ok(id(one)),
             _ => {
                 let names: Vec<String> =
@@ -297,7 +296,7 @@ pub fn checked(text: &str) -> Result<String> {
     match url.scheme() {
         "https" => {}
         "http" if is_local => {}
-        "http" => return Err(wrong("http is for this machine only, because your token would travel readable")),
+        "http" => return Err(wrong("use https: over http to another machine your token could be read on the way")),
         _ => return Err(wrong("must begin with https://")),
     }
     Ok(url.as_str().trim_end_matches('/').to_owned())

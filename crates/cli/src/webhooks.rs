@@ -130,7 +130,7 @@ pub async fn webhooks(server: &Server, command: Webhooks) -> Result<()> {
                     ("Endpoint", "url"),
                     ("Events", "events"),
                     ("Active", "isActive"),
-                    ("Listens until", "listensUntil"),
+                    ("Expires", "listensUntil"),
                 ];
                 out.table(
                     &columns,
@@ -171,7 +171,7 @@ pub async fn webhooks(server: &Server, command: Webhooks) -> Result<()> {
                     ("Status", "status"),
                     ("Code", "statusCode"),
                     ("Tries", "attemptCount"),
-                    ("Last attempt", "deliveredAt"),
+                    ("Delivered", "deliveredAt"),
                 ];
                 out.table(&columns, &rows, "Nothing was delivered yet.");
             });
@@ -338,8 +338,7 @@ struct Forwarding {
 
 async fn listen(server: &Server, path: &str, wishes: &Listen) -> Result<()> {
     let forward = wishes.forward.as_deref();
-    let forward =
-        forward.ok_or_else(|| Failure::usage("Where to? Give --forward, such as --forward localhost:3000/hook."))?;
+    let forward = forward.ok_or_else(|| Failure::usage("Give --forward, such as --forward localhost:3000/hook."))?;
     let target = target(forward)?;
     let client = reqwest::Client::builder()
         .timeout(Duration::from_secs(10))

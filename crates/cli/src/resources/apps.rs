@@ -21,6 +21,7 @@ pub enum Apps {
     },
     /// Create an app in the organization of --org
     Create {
+        /// Its name, which users see when they sign in
         name: String,
         /// Part of the URL of its site; derived from the name by default
         #[arg(long)]
@@ -36,8 +37,10 @@ pub enum Apps {
     Show,
     /// Change the app of --app
     Update {
+        /// Its new name
         #[arg(long)]
         name: Option<String>,
+        /// Its new slug: the URL of its site changes
         #[arg(long)]
         slug: Option<String>,
         /// Replaces all redirect URLs; may be repeated

@@ -28,7 +28,17 @@ pub async fn run(server: &Server, command: &Orgs) -> Result<()> {
     const ORG: &[Column] =
         &[("ID", "id"), ("Name", "name"), ("Slug", "slug"), ("Your role", "role"), ("Plan", "tier")];
     match command {
-        Orgs::List => list(server, "/user/orgs", "orgs", &Most { limit: 1000 }, ORG, "No organizations yet.").await,
+        Orgs::List => {
+            list(
+                server,
+                "/user/orgs",
+                "orgs",
+                &Most { limit: 1000 },
+                ORG,
+                "No organizations yet. Create one with `janua orgs create NAME`.",
+            )
+            .await
+        }
         Orgs::Create { name, slug } => {
             let new = body(&[("name", Some(json!(name))), ("slug", some(slug.as_ref()))]);
             let org = server.post("/org", new).await?;

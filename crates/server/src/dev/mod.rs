@@ -97,7 +97,7 @@ impl Dev {
                     self.print(mail, || text(mail, "text"));
                 } else {
                     let line = |mail: &Value| {
-                        let clue = format!("{}{}", text(mail, "code"), text(mail, "link"));
+                        let clue = format!("{} {}", text(mail, "code"), text(mail, "link"));
                         format!("{}  {}\n    {clue}", text(mail, "to"), text(mail, "subject"))
                     };
                     let lines: Vec<String> = mails.iter().map(line).collect();
