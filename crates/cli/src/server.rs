@@ -144,7 +144,7 @@ impl Server {
     pub fn unreachable(&self, error: &reqwest::Error) -> Failure {
         let why = if error.is_timeout() { "no answer in time" } else { "cannot connect" };
         let url = &self.url;
-        Failure::failed(format!("{url}: {why}")).hint("Choose a server with --url or JANUA_URL.")
+        Failure::failed(format!("{url}: {why}.")).hint("Start the server, or choose another with --url or JANUA_URL.")
     }
 
     /// One request; a token that was refused is refreshed once. The answer may be a refusal.
