@@ -172,6 +172,23 @@ fn a_developer_signs_in_by_device_code_and_stays_signed_in() {
 }
 
 #[test]
+fn a_refusal_says_how_to_go_on() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let server = serve(folder.path());
+    let ada = owner(&server, &[folder.path()], "ada@example.com");
+    let machine = Machine::new(&server);
+    sign_in(&machine, &server, &ada.access, &[]).well();
+    for register in [
+        ["agents", "register", "Helper", "--framework", "langgraph"],
+        ["mcp", "register", "weather", "--domain", "example.com"],
+    ] {
+        let stale = machine.run(&register);
+        assert_eq!(stale.code, 4, "{register:?}: the session has proven nothing: {}", stale.err);
+        assert!(stale.err.contains("JANUA_TOKEN to an access token of a sign-in"), "{register:?}: {}", stale.err);
+    }
+}
+
+#[test]
 fn apps_keys_and_people_are_managed_from_the_command_line() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let server = serve(folder.path());
