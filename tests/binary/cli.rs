@@ -186,6 +186,29 @@ fn a_refusal_says_how_to_go_on() {
         assert_eq!(stale.code, 4, "{register:?}: the session has proven nothing: {}", stale.err);
         assert!(stale.err.contains("JANUA_TOKEN to an access token of a sign-in"), "{register:?}: {}", stale.err);
     }
+
+    // A folder is bound to the ID, which a secret key needs.
+    machine.run(&["use", "default", "--app", "Shop"]).well();
+    let bound = fs::read_to_string(machine.work().join(".janua/project.toml")).unwrap();
+    assert!(bound.contains(&format!("app = \"{}\"  # Shop\n", ada.app)), "{bound}");
+    let unknown = machine.run(&["use", "default", "--app", "Nothing"]);
+    assert_eq!(unknown.code, 1, "{}", unknown.err);
+    let key = text(&machine.well(&["keys", "create"])["value"]);
+    let by_key = Machine::with_token(&server, &key);
+    for arguments in [&["deploy", ".", "--app", "Shop"][..], &["deploy", "."]] {
+        let refused = by_key.run(arguments);
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        assert!(
+            refused.err.contains("needs the ID of its app") && refused.err.contains("JANUA_APP"),
+            "{}",
+            refused.err
+        );
+    }
+    let not_for_keys = by_key.run(&["apps", "list"]);
+    assert!(not_for_keys.code == 4 && not_for_keys.err.contains("is a secret key"), "{}", not_for_keys.err);
+    let expired = Machine::with_token(&server, "nonsense").run(&["whoami"]);
+    assert_eq!(expired.code, 4);
+    assert!(expired.err.contains("JANUA_TOKEN is invalid or has expired."), "{}", expired.err);
 }
 
 #[test]

@@ -203,7 +203,7 @@ async fn carry_out(command: Command, options: Options) -> Result<()> {
         Command::Login(wishes) => auth::login(&server, &wishes).await,
         Command::Logout => auth::logout(&server).await,
         Command::Whoami => auth::whoami(&server).await,
-        Command::Use(wishes) => auth::use_profile(&server, &wishes),
+        Command::Use(wishes) => auth::use_profile(&server, &wishes).await,
         Command::Apps(command) => resources::apps::run(&server, &command).await,
         Command::Keys(command) => resources::keys::run(&server, &command).await,
         Command::Orgs(command) => resources::orgs::run(&server, &command).await,

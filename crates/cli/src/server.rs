@@ -228,6 +228,12 @@ impl Server {
         if let Some(id) = wanted.as_ref().filter(|wanted| is_id(wanted)) {
             return Ok(id.clone());
         }
+        // It is the key of one app, and lists none.
+        if what == "app" && matches!(&self.caller, Caller::Token(token) if token.starts_with("sk_")) {
+            return Err(
+                Failure::usage("A secret key needs the ID of its app.").hint("Set JANUA_APP to the app's ID.")
+            );
+        }
         let rows = self.list(path, field, 1000).await?;
         let id = |row: &Value| text_at(row, "id");
         if let Some(wanted) = wanted {
