@@ -405,6 +405,11 @@ fn client_commands_and_server_commands_are_one_program() {
     assert!(run(&["keys", "rotate", "--help"]).well().out.contains("--data-dir"), "the server's own");
     let completions = run(&["completions", "bash"]).well().out;
     assert!(completions.contains("serve") && completions.contains("whoami"));
+    let mut piped = Command::new("/bin/sh");
+    piped.args(["-c", "\"$0\" completions bash | head -n 1", JANUA]).current_dir(folder.path()).env_clear();
+    piped.env("HOME", folder.path()).env("PATH", "/usr/bin:/bin");
+    let piped = ran(piped);
+    assert_eq!((piped.code, piped.err.as_str()), (0, ""), "a reader that has enough is no failure");
     assert_eq!(run(&["apps", "lst"]).code, 2);
     assert_eq!(run(&["webhooks", "listen"]).code, 4, "nobody is signed in");
     // What belongs to these commands is no setting of the server.
