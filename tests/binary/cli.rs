@@ -248,7 +248,7 @@ fn apps_keys_and_people_are_managed_from_the_command_line() {
     let send = ["email", "send", "--app", "press", "--to", "ada@example.com", "--subject", "Hi", "--text", "There"];
     let unsent = machine.run(&send);
     assert_eq!(unsent.code, 1);
-    assert!(unsent.err.contains("no verified sending domain"), "{}", unsent.err);
+    assert!(unsent.err.contains("no verified sending domain. Add one in the console"), "{}", unsent.err);
     assert_eq!(machine.well(&["email", "log", "--app", "press"])["messages"], json!([]));
     assert!(machine.run(&["usage", "--org", "Paper"]).well().out.contains("webhooks"));
 
