@@ -621,12 +621,16 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
 
     // Forty days later the session is over.
     let before = text(&tell(&["clock"])["now"]);
-    let after = text(&tell(&["clock", "+400d"])["now"]);
+    assert_eq!(tell(&["clock", "+1h"])["sessionsEnded"], false);
+    let moved = tell(&["clock", "+400d"]);
+    assert_eq!(moved["sessionsEnded"], true);
+    let after = text(&moved["now"]);
     assert!(after > before, "{before} {after}");
     assert_eq!(run(&["whoami"]).code, 4, "refresh tokens do not live that long");
     assert_eq!(ran(dev(&["clock", "2020-01-01T00:00:00Z"])).code, 1, "it does not go back");
 
-    tell(&["reset"]);
+    assert_eq!(tell(&["reset"])["ready"], true);
+    run(&["whoami"]).well();
     wait("people again", || (going.count(|line| line["people"].is_array()) == 2).then_some(()));
     going.signal("INT");
     assert_eq!(going.code(), 0);
