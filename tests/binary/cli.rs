@@ -617,6 +617,9 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
     assert_eq!(people(run(&["users", "list"])), 2);
     assert!(text(&tell(&["mail", "--last", "--to", "owner@example.com"])["text"]).contains("owner@example.com"));
 
+    let read = ran(dev(&["mail", "--last", "--to", "owner@example.com"])).well().out;
+    assert!(read.starts_with("To: ") && !read.contains("Content-Transfer-Encoding"), "{read}");
+
     sign_in_with_google(&text(&seeded["url"]));
 
     // Forty days later the session is over.

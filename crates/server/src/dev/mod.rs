@@ -4,6 +4,7 @@
 mod provider;
 
 use std::{
+    borrow::Cow,
     fs,
     io::{BufRead as _, BufReader, ErrorKind, Write as _},
     os::unix::{
@@ -25,6 +26,7 @@ use kernel::{
     clock::{Clock, Timestamp},
     config::Config,
 };
+use mail_parser::{Message, MessageParser};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _},
@@ -63,7 +65,7 @@ enum Act {
         /// Only mails to this email
         #[arg(long)]
         to: Option<String>,
-        /// Print the newest one whole
+        /// Print the text of the newest one; with --json all of it
         #[arg(long)]
         last: bool,
     },
@@ -99,7 +101,7 @@ impl Dev {
                 mails.retain(|mail| to.as_ref().is_none_or(|to| text(mail, "to").contains(to.as_str())));
                 if *last {
                     let Some(mail) = mails.last() else { bail!("no mails yet") };
-                    self.print(mail, || text(mail, "text"));
+                    self.print(mail, || readable(mail));
                 } else {
                     let line = |mail: &Value| {
                         let clue = format!("{} {}", text(mail, "code"), text(mail, "link"));
@@ -421,6 +423,16 @@ fn text(value: &Value, name: &str) -> String {
     value[name].as_str().unwrap_or_default().to_owned()
 }
 
+/// A mail for people: its text alone.
+fn readable(mail: &Value) -> String {
+    let whole = text(mail, "text");
+    let parsed = MessageParser::new().parse(whole.as_bytes());
+    let body = parsed.as_ref().and_then(|parsed| parsed.body_text(0));
+    let body = body.map_or_else(|| whole.clone(), Cow::into_owned).replace("\r\n", "\n");
+    let subject = parsed.as_ref().and_then(Message::subject).unwrap_or_default();
+    format!("To: {}\nSubject: {subject}\n\n{}", text(mail, "to"), body.trim_end())
+}
+
 /// The mails in an outbox, oldest first. Their text lies there as it is.
 fn mails(outbox: &Path) -> Result<Vec<Value>> {
     let mut files: Vec<PathBuf> = match fs::read_dir(outbox) {
@@ -453,6 +465,17 @@ fn mails(outbox: &Path) -> Result<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_mail_is_shown_without_its_html() {
+        let whole = "To: ada@example.com\nSubject: =?utf-8?B?R3LDvMOfZQ==?=\nMIME-Version: 1.0\n\
+                     Content-Type: multipart/alternative; boundary=\"b\"\n\n--b\n\
+                     Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n\
+                     Code: 123456=20\nSch=C3=B6n.\n--b\n\
+                     Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: base64\n\nPGI+eDwvYj4=\n--b--\n";
+        let shown = readable(&json!({ "to": "ada@example.com", "subject": "", "text": whole }));
+        assert_eq!(shown, "To: ada@example.com\nSubject: Grüße\n\nCode: 123456 \nSchön.");
+    }
 
     #[test]
     fn the_clock_goes_forward_only() {
