@@ -101,6 +101,7 @@ fn next_step(code: &str, token: Option<&str>) -> Option<&'static str> {
         ("reauthentication_required", _) => {
             "Use the console, or set JANUA_TOKEN to an access token of a sign-in in the last ten minutes."
         }
+        ("not_found", _) => "Check the ID; `janua whoami` shows the server, app and organization in use.",
         _ => return None,
     })
 }
@@ -140,6 +141,7 @@ mod tests {
         assert!(says("unauthenticated", Some("ey.ey.sig"), "JANUA_TOKEN is invalid or has expired."));
         assert!(says("unauthenticated", Some("sk_live_x"), "needs an access token"));
         assert!(says("reauthentication_required", None, "in the last ten minutes"));
+        assert!(says("not_found", None, "janua whoami"));
         assert_eq!(next_step("forbidden", None), None);
     }
 
