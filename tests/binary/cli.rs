@@ -378,6 +378,8 @@ fn a_folder_is_deployed_rolled_back_and_its_log_read() {
     assert!(second.out.contains("Deployment 2 (production) is live."), "{}{}", second.out, second.err);
     let preview = machine.well(&["deploy", "dist", "--preview"]);
     assert_eq!((&preview["target"], &preview["active"]), (&json!("preview"), &json!(false)));
+    let shown = machine.run(&["deploy", "dist", "--preview"]).well().out;
+    assert!(shown.contains("is ready.") && !shown.lines().any(|line| line.starts_with("URL ")), "{shown}");
     let listed = machine.run(&["deployments", "list"]).well();
     assert!(listed.out.contains("Second"), "{}", listed.out);
     let back = machine.well(&["deployments", "rollback", "--reason", "broken"]);
@@ -411,6 +413,10 @@ fn client_commands_and_server_commands_are_one_program() {
     let piped = ran(piped);
     assert_eq!((piped.code, piped.err.as_str()), (0, ""), "a reader that has enough is no failure");
     assert_eq!(run(&["apps", "lst"]).code, 2);
+    let neither = run(&["agents", "register", "Helper"]);
+    assert!(neither.code == 2 && neither.err.contains("--wallet") && neither.err.contains("--framework"));
+    let both = run(&["agents", "register", "Helper", "--wallet", "0x", "--framework", "langgraph"]);
+    assert_eq!(both.code, 2, "one or the other: {}", both.err);
     assert_eq!(run(&["webhooks", "listen"]).code, 4, "nobody is signed in");
     // What belongs to these commands is no setting of the server.
     let mut config = Command::new(JANUA);

@@ -128,13 +128,8 @@ impl Output {
 
     /// The fields of one thing, a line each.
     pub fn record(&self, value: &Value, fields: &[Column]) {
-        let width = fields.iter().map(|(title, _)| title.width()).max().unwrap_or(0);
-        for (title, path) in fields {
-            let text = text_at(value, path);
-            if !text.is_empty() {
-                let pad = " ".repeat(width - title.width());
-                line(&format!("{}{pad}  {text}", self.dim(title)));
-            }
+        for text in record_lines(value, fields, |title| self.dim(title)) {
+            line(&text);
         }
     }
 
@@ -258,6 +253,15 @@ fn is_copied((title, path): Column) -> bool {
     ["ID", "Slug", "Key"].contains(&title) || path.ends_with("Id")
 }
 
+/// Fields without a value are left out, and take no room.
+fn record_lines(value: &Value, fields: &[Column], styled: impl Fn(&str) -> String) -> Vec<String> {
+    let texts = fields.iter().map(|(title, path)| (*title, text_at(value, path)));
+    let there: Vec<(&str, String)> = texts.filter(|(_, text)| !text.is_empty()).collect();
+    let width = there.iter().map(|(title, _)| title.width()).max().unwrap_or(0);
+    let padded = |title: &str| format!("{}{}", styled(title), " ".repeat(width - title.width()));
+    there.iter().map(|(title, text)| format!("{}  {text}", padded(title))).collect()
+}
+
 fn laid_out(cells: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
@@ -311,6 +315,13 @@ mod tests {
         let texts = [at(5), at(300), at(7200), at(400_000), at(-300)].map(Option::unwrap);
         assert_eq!(texts, ["now", "5m ago", "2h ago", "4d ago", "in 5m"]);
         assert_eq!(ago("Shop", 0), None);
+    }
+
+    #[test]
+    fn a_record_has_no_room_for_what_is_absent() {
+        let fields: &[Column] = &[("ID", "id"), ("Name", "name"), ("Verification", "state")];
+        let lines = record_lines(&json!({ "id": 7, "name": "Shop", "state": null }), fields, str::to_owned);
+        assert_eq!(lines, ["ID    7", "Name  Shop"]);
     }
 
     #[test]

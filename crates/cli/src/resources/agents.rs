@@ -29,11 +29,12 @@ pub enum Agents {
         most: Most,
     },
     /// Register an agent: with --wallet, or with --framework and a secret
+    #[command(group = clap::ArgGroup::new("kind").required(true).args(["wallet", "framework"]))]
     Register {
         /// Its name, for people
         name: String,
         /// An Ethereum or Solana wallet
-        #[arg(long, conflicts_with = "framework", required_unless_present = "framework")]
+        #[arg(long)]
         wallet: Option<String>,
         /// The framework it is built with, such as langgraph
         #[arg(long)]
@@ -133,10 +134,17 @@ pub async fn run(server: &Server, command: &Agents) -> Result<()> {
             let made = server.post(&path, new).await?;
             server.out.answer(&made, |out| {
                 out.line(&format!("{} Registered {name}.", out.green("✓")));
-                out.record(&made["agent"], &[("ID", "id"), ("Status", "status"), ("Wallet", "wallet")]);
+                // The client ID of a framework agent is its ID.
+                let id = if made["clientId"].is_string() { ("Client ID", "clientId") } else { ("ID", "agent.id") };
                 out.record(
                     &made,
-                    &[("Client ID", "clientId"), ("Secret", "clientSecret"), ("Kill switch", "killSwitchToken")],
+                    &[
+                        id,
+                        ("Status", "agent.status"),
+                        ("Wallet", "agent.wallet"),
+                        ("Secret", "clientSecret"),
+                        ("Kill switch", "killSwitchToken"),
+                    ],
                 );
                 if made["clientSecret"].is_string() {
                     out.note("The secret and the kill switch are shown only now.");
