@@ -52,9 +52,13 @@ pub async fn run(server: &Server, command: &Orgs) -> Result<()> {
         }
         Orgs::Delete => {
             let id = server.org().await?;
-            server.out.confirm(server.options.yes, &format!("Delete organization {id} with all its apps?"))?;
+            let org = server.get(&format!("/org/{id}")).await?;
+            let name = text_at(&org, "name");
+            server
+                .out
+                .confirm(server.options.yes, &format!("Delete organization {name} ({id}) with all its apps?"))?;
             server.delete(&format!("/org/{id}")).await?;
-            done(server, &json!({ "id": id, "deleted": true }), "Deleted the organization.", &[]);
+            done(server, &json!({ "id": id, "deleted": true }), &format!("Deleted organization {name}."), &[]);
             Ok(())
         }
     }
