@@ -12,7 +12,7 @@ use crate::{
     failure::{Failure, Kind, Result},
     output::{error_line, text_at},
     profile::{self, Locked, Profile, Project},
-    server::{Extra, Server, body_of},
+    server::{Extra, Server, body_of, is_on_this_machine},
 };
 
 #[derive(clap::Args)]
@@ -36,7 +36,10 @@ pub async fn login(server: &Server, wishes: &Login) -> Result<()> {
     );
     let opened = !wishes.no_browser && server.out.asks && open(&whole);
     // The question goes to stderr: stdout has the answer alone.
+    // A phone cannot open a page of this machine.
+    let is_here = whole.parse::<url::Url>().is_ok_and(|url| is_on_this_machine(&url));
     if server.out.asks
+        && !is_here
         && let Some(code) = qr_code(&whole)
     {
         error_line(&code);

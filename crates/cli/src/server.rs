@@ -293,19 +293,22 @@ pub fn checked(text: &str) -> Result<String> {
     let wrong = |why: &str| Failure::usage(format!("--url {text}: {why}"));
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     let url: url::Url = with_scheme.parse().map_err(|_| wrong("must be a URL such as https://id.example.com"))?;
-    let is_local = match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
     match url.scheme() {
         "https" => {}
-        "http" if is_local => {}
+        "http" if is_on_this_machine(&url) => {}
         "http" => return Err(wrong("use https: over http to another machine your token could be read on the way")),
         _ => return Err(wrong("must begin with https://")),
     }
     Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+pub fn is_on_this_machine(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 fn clients() -> reqwest::ClientBuilder {
