@@ -172,6 +172,46 @@ fn a_developer_signs_in_by_device_code_and_stays_signed_in() {
 }
 
 #[test]
+fn a_refusal_says_how_to_go_on() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let server = serve(folder.path());
+    let ada = owner(&server, &[folder.path()], "ada@example.com");
+    let machine = Machine::new(&server);
+    sign_in(&machine, &server, &ada.access, &[]).well();
+    for register in [
+        ["agents", "register", "Helper", "--framework", "langgraph"],
+        ["mcp", "register", "weather", "--domain", "example.com"],
+    ] {
+        let stale = machine.run(&register);
+        assert_eq!(stale.code, 4, "{register:?}: the session has proven nothing: {}", stale.err);
+        assert!(stale.err.contains("JANUA_TOKEN to an access token of a sign-in"), "{register:?}: {}", stale.err);
+    }
+
+    // A folder is bound to the ID, which a secret key needs.
+    machine.run(&["use", "default", "--app", "Shop"]).well();
+    let bound = fs::read_to_string(machine.work().join(".janua/project.toml")).unwrap();
+    assert!(bound.contains(&format!("app = \"{}\"  # Shop\n", ada.app)), "{bound}");
+    let unknown = machine.run(&["use", "default", "--app", "Nothing"]);
+    assert_eq!(unknown.code, 1, "{}", unknown.err);
+    let key = text(&machine.well(&["keys", "create"])["value"]);
+    let by_key = Machine::with_token(&server, &key);
+    for arguments in [&["deploy", ".", "--app", "Shop"][..], &["deploy", "."]] {
+        let refused = by_key.run(arguments);
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        assert!(
+            refused.err.contains("needs the ID of its app") && refused.err.contains("JANUA_APP"),
+            "{}",
+            refused.err
+        );
+    }
+    let not_for_keys = by_key.run(&["apps", "list"]);
+    assert!(not_for_keys.code == 4 && not_for_keys.err.contains("is a secret key"), "{}", not_for_keys.err);
+    let expired = Machine::with_token(&server, "nonsense").run(&["whoami"]);
+    assert_eq!(expired.code, 4);
+    assert!(expired.err.contains("JANUA_TOKEN is invalid or has expired."), "{}", expired.err);
+}
+
+#[test]
 fn apps_keys_and_people_are_managed_from_the_command_line() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let server = serve(folder.path());
@@ -208,7 +248,7 @@ fn apps_keys_and_people_are_managed_from_the_command_line() {
     let send = ["email", "send", "--app", "press", "--to", "ada@example.com", "--subject", "Hi", "--text", "There"];
     let unsent = machine.run(&send);
     assert_eq!(unsent.code, 1);
-    assert!(unsent.err.contains("no verified sending domain"), "{}", unsent.err);
+    assert!(unsent.err.contains("no verified sending domain. Add one in the console"), "{}", unsent.err);
     assert_eq!(machine.well(&["email", "log", "--app", "press"])["messages"], json!([]));
     assert!(machine.run(&["usage", "--org", "Paper"]).well().out.contains("webhooks"));
 
@@ -338,6 +378,8 @@ fn a_folder_is_deployed_rolled_back_and_its_log_read() {
     assert!(second.out.contains("Deployment 2 (production) is live."), "{}{}", second.out, second.err);
     let preview = machine.well(&["deploy", "dist", "--preview"]);
     assert_eq!((&preview["target"], &preview["active"]), (&json!("preview"), &json!(false)));
+    let shown = machine.run(&["deploy", "dist", "--preview"]).well().out;
+    assert!(shown.contains("is ready.") && !shown.lines().any(|line| line.starts_with("URL ")), "{shown}");
     let listed = machine.run(&["deployments", "list"]).well();
     assert!(listed.out.contains("Second"), "{}", listed.out);
     let back = machine.well(&["deployments", "rollback", "--reason", "broken"]);
@@ -365,7 +407,16 @@ fn client_commands_and_server_commands_are_one_program() {
     assert!(run(&["keys", "rotate", "--help"]).well().out.contains("--data-dir"), "the server's own");
     let completions = run(&["completions", "bash"]).well().out;
     assert!(completions.contains("serve") && completions.contains("whoami"));
+    let mut piped = Command::new("/bin/sh");
+    piped.args(["-c", "\"$0\" completions bash | head -n 1", JANUA]).current_dir(folder.path()).env_clear();
+    piped.env("HOME", folder.path()).env("PATH", "/usr/bin:/bin");
+    let piped = ran(piped);
+    assert_eq!((piped.code, piped.err.as_str()), (0, ""), "a reader that has enough is no failure");
     assert_eq!(run(&["apps", "lst"]).code, 2);
+    let neither = run(&["agents", "register", "Helper"]);
+    assert!(neither.code == 2 && neither.err.contains("--wallet") && neither.err.contains("--framework"));
+    let both = run(&["agents", "register", "Helper", "--wallet", "0x", "--framework", "langgraph"]);
+    assert_eq!(both.code, 2, "one or the other: {}", both.err);
     assert_eq!(run(&["webhooks", "listen"]).code, 4, "nobody is signed in");
     // What belongs to these commands is no setting of the server.
     let mut config = Command::new(JANUA);
@@ -572,16 +623,23 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
     assert_eq!(people(run(&["users", "list"])), 2);
     assert!(text(&tell(&["mail", "--last", "--to", "owner@example.com"])["text"]).contains("owner@example.com"));
 
+    let read = ran(dev(&["mail", "--last", "--to", "owner@example.com"])).well().out;
+    assert!(read.starts_with("To: ") && !read.contains("Content-Transfer-Encoding"), "{read}");
+
     sign_in_with_google(&text(&seeded["url"]));
 
     // Forty days later the session is over.
     let before = text(&tell(&["clock"])["now"]);
-    let after = text(&tell(&["clock", "+400d"])["now"]);
+    assert_eq!(tell(&["clock", "+1h"])["sessionsEnded"], false);
+    let moved = tell(&["clock", "+400d"]);
+    assert_eq!(moved["sessionsEnded"], true);
+    let after = text(&moved["now"]);
     assert!(after > before, "{before} {after}");
     assert_eq!(run(&["whoami"]).code, 4, "refresh tokens do not live that long");
     assert_eq!(ran(dev(&["clock", "2020-01-01T00:00:00Z"])).code, 1, "it does not go back");
 
-    tell(&["reset"]);
+    assert_eq!(tell(&["reset"])["ready"], true);
+    run(&["whoami"]).well();
     wait("people again", || (going.count(|line| line["people"].is_array()) == 2).then_some(()));
     going.signal("INT");
     assert_eq!(going.code(), 0);

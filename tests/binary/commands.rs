@@ -111,7 +111,7 @@ fn organizations_apps_keys_members_and_users_are_managed() {
         (format!("users sign-out {bob}"), Field("signedOut", json!(true))),
         (format!("users show {bob}"), Lists("sessions", 0)),
         ("usage --meter orders".to_owned(), Refuses(1, "no meter")),
-        ("email show 019c137e-c107-7f36-aa03-c8508b253019".to_owned(), Refuses(1, "")),
+        ("email show 019c137e-c107-7f36-aa03-c8508b253019".to_owned(), Refuses(1, "Check the ID;")),
         ("domains add shop.example.com".to_owned(), Field("domain", json!("shop.example.com"))),
         ("domains check shop.example.com".to_owned(), Field("domain", json!("shop.example.com"))),
         ("domains remove shop.example.com".to_owned(), Refuses(2, "--yes")),

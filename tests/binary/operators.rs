@@ -168,7 +168,7 @@ fn the_doctor_says_what_a_public_installation_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let (well, said) = doctor(folder.path(), &[]);
     assert!(well && said.contains("ok    proxy: none") && said.contains("note  mail: goes to"), "{said}");
-    assert!(said.contains("ok    operator:") && said.contains("MiB free in"), "{said}");
+    assert!(said.contains("note  operator:") && said.contains("MiB free in"), "{said}");
 
     let public = [("JANUA_BASE_URL", "https://id.example.com")];
     let (well, said) = doctor(folder.path(), &public);

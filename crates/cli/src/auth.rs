@@ -8,10 +8,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
+    Options,
     failure::{Failure, Kind, Result},
     output::{error_line, text_at},
     profile::{self, Locked, Profile, Project},
-    server::{Extra, Server, body_of},
+    server::{Extra, Server, body_of, is_on_this_machine},
 };
 
 #[derive(clap::Args)]
@@ -35,7 +36,10 @@ pub async fn login(server: &Server, wishes: &Login) -> Result<()> {
     );
     let opened = !wishes.no_browser && server.out.asks && open(&whole);
     // The question goes to stderr: stdout has the answer alone.
+    // A phone cannot open a page of this machine.
+    let is_here = whole.parse::<url::Url>().is_ok_and(|url| is_on_this_machine(&url));
     if server.out.asks
+        && !is_here
         && let Some(code) = qr_code(&whole)
     {
         error_line(&code);
@@ -147,7 +151,7 @@ pub struct Use {
 }
 
 /// Binds the folder to a profile, and to the app and organization that are given along.
-pub fn use_profile(server: &Server, wishes: &Use) -> Result<()> {
+pub async fn use_profile(server: &Server, wishes: &Use) -> Result<()> {
     let stored = profile::read()?;
     let Some(name) = &wishes.name else {
         let rows: Vec<Value> = stored
@@ -171,13 +175,21 @@ pub fn use_profile(server: &Server, wishes: &Use) -> Result<()> {
     let here = Project::find(&folder)?;
     let is_here = here.file.as_ref().is_some_and(|file| file.starts_with(folder.join(".janua")));
     let before = if is_here { here } else { Project::default() };
+    // Slugs and names change, and a secret key cannot look them up: the IDs are written, and what was given beside them.
+    let chosen = Server::open(Options { profile: Some(name.clone()), ..server.options.clone() })?;
     let project = Project {
         profile: Some(name.clone()),
-        app: server.options.app.clone().or(before.app),
-        org: server.options.org.clone().or(before.org),
+        app: match &server.options.app {
+            Some(_) => Some(chosen.app().await?),
+            None => before.app,
+        },
+        org: match &server.options.org {
+            Some(_) => Some(chosen.org().await?),
+            None => before.org,
+        },
         file: None,
     };
-    let file = project.save(&folder)?;
+    let file = project.save(&folder, server.options.app.as_deref(), server.options.org.as_deref())?;
     let answer = json!({ "profile": name, "app": project.app, "org": project.org, "file": file });
     server.out.answer(&answer, |out| {
         out.line(&format!("This folder uses profile {name}."));

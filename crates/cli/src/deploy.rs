@@ -86,7 +86,9 @@ pub async fn deploy(server: &Server, wishes: &Deploy) -> Result<()> {
         let (number, target) = (text_at(&deployed, "number"), text_at(&deployed, "target"));
         let live = if deployed["active"] == true { "is live" } else { "is ready" };
         out.line(&format!("{} Deployment {number} ({target}) {live}.", out.green("✓")));
-        out.record(&deployed, &[("URL", "url"), ("Preview", "previewUrl"), ("ID", "id")]);
+        let fields: [Column; 3] = [("URL", "url"), ("Preview", "previewUrl"), ("ID", "id")];
+        // Production still shows what was live before.
+        out.record(&deployed, if deployed["active"] == true { &fields[..] } else { &fields[1..] });
         for warning in deployed["warnings"].as_array().into_iter().flatten() {
             out.note(&format!("warning: {}", warning.as_str().unwrap_or_default()));
         }
@@ -255,12 +257,14 @@ pub async fn deployments(server: &Server, command: &Deployments) -> Result<()> {
                 None => before_live(server).await?,
             };
             let body = reason.as_ref().map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+            let earlier = server.get(&format!("/deployments/{}", encoded(&id))).await?;
             let made = server.post(&format!("/deployments/{}/redeploy", encoded(&id)), body).await?;
             server.out.answer(&made, |out| {
                 out.line(&format!(
-                    "{} Deployment {} is live, with the files of {id}.",
+                    "{} Deployment {} is live, with the files of deployment {}.",
                     out.green("✓"),
-                    text_at(&made, "number")
+                    text_at(&made, "number"),
+                    text_at(&earlier, "number")
                 ));
                 out.record(&made, &[("URL", "url"), ("ID", "id")]);
             });

@@ -3,6 +3,8 @@ use std::{io, process::ExitCode};
 
 use serde_json::{Value, json};
 
+use crate::profile;
+
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// The exit codes are documented: scripts branch on them.
@@ -70,10 +72,7 @@ impl Failure {
                 message.push_str(piece);
             }
         }
-        let hint = match code.as_str() {
-            "unauthenticated" => Some("Run `janua login`, or set JANUA_TOKEN.".to_owned()),
-            _ => None,
-        };
+        let hint = next_step(&code, profile::variable("JANUA_TOKEN").as_deref()).map(str::to_owned);
         Self { kind, code, message, hint, problem: Some(Box::new(problem)) }
     }
 
@@ -87,6 +86,24 @@ impl Failure {
             _ => json!({ "error": { "code": self.code, "message": self.message, "hint": self.hint } }),
         }
     }
+}
+
+/// What to do after a refusal. `token` is that of the environment.
+fn next_step(code: &str, token: Option<&str>) -> Option<&'static str> {
+    Some(match (code, token) {
+        ("unauthenticated", None) => "Run `janua login`, or set JANUA_TOKEN.",
+        // `login` refuses while the variable is set.
+        ("unauthenticated", Some(token)) if token.starts_with("sk_") => {
+            "JANUA_TOKEN is a secret key. It was revoked, or this command needs an access token."
+        }
+        ("unauthenticated", Some(_)) => "JANUA_TOKEN is invalid or has expired.",
+        // The session of `janua login` is approved on another device, and never proves who holds it.
+        ("reauthentication_required", _) => {
+            "Use the console, or set JANUA_TOKEN to an access token of a sign-in in the last ten minutes."
+        }
+        ("not_found", _) => "Check the ID; `janua whoami` shows the server, app and organization in use.",
+        _ => return None,
+    })
 }
 
 impl From<io::Error> for Failure {
@@ -115,6 +132,17 @@ mod tests {
         assert_eq!(kind(429, "rate_limited"), Kind::Limit);
         assert_eq!(kind(404, "not_found"), Kind::Failed);
         assert_eq!(Kind::Limit as u8, 5);
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do_next() {
+        let says = |code, token, words: &str| next_step(code, token).is_some_and(|hint| hint.contains(words));
+        assert!(says("unauthenticated", None, "janua login"));
+        assert!(says("unauthenticated", Some("ey.ey.sig"), "JANUA_TOKEN is invalid or has expired."));
+        assert!(says("unauthenticated", Some("sk_live_x"), "needs an access token"));
+        assert!(says("reauthentication_required", None, "in the last ten minutes"));
+        assert!(says("not_found", None, "janua whoami"));
+        assert_eq!(next_step("forbidden", None), None);
     }
 
     #[test]

@@ -163,7 +163,10 @@ pub fn completions(shell: clap_complete::Shell, mut all: clap::Command) {
             all = all.subcommand(one.clone());
         }
     }
-    clap_complete::generate(shell, &mut all, "janua", &mut std::io::stdout());
+    // It panics where it cannot write, as when `head` has read enough.
+    let mut script = vec![];
+    clap_complete::generate(shell, &mut all, "janua", &mut script);
+    output::line(String::from_utf8_lossy(&script).trim_end_matches('\n'));
 }
 
 /// Runs the command of the process's arguments. `server` has the other commands of the binary, for completions.
@@ -203,7 +206,7 @@ async fn carry_out(command: Command, options: Options) -> Result<()> {
         Command::Login(wishes) => auth::login(&server, &wishes).await,
         Command::Logout => auth::logout(&server).await,
         Command::Whoami => auth::whoami(&server).await,
-        Command::Use(wishes) => auth::use_profile(&server, &wishes),
+        Command::Use(wishes) => auth::use_profile(&server, &wishes).await,
         Command::Apps(command) => resources::apps::run(&server, &command).await,
         Command::Keys(command) => resources::keys::run(&server, &command).await,
         Command::Orgs(command) => resources::orgs::run(&server, &command).await,

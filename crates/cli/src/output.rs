@@ -87,7 +87,8 @@ impl Output {
         }
     }
 
-    /// Rows under titles. On a terminal the widest columns give way, so that a row is a line.
+    /// Rows under titles. On a terminal a row is a line: empty columns are left out, wide ones give way, and the last ones
+    /// are left out where that is not enough.
     pub fn table(&self, columns: &[Column], rows: &[Value], empty: &str) {
         if rows.is_empty() {
             line(empty);
@@ -98,6 +99,10 @@ impl Output {
             let raw = self.width.and_then(|_| path.split('.').fold(row, |value, name| &value[name]).as_str());
             raw.and_then(|text| ago(text, now())).unwrap_or_else(|| text_at(row, path))
         };
+        let mut columns = columns.to_vec();
+        if self.width.is_some() {
+            columns.retain(|(_, path)| rows.iter().any(|row| !cell(row, path).is_empty()));
+        }
         let cells: Vec<Vec<String>> =
             rows.iter().map(|row| columns.iter().map(|(_, path)| cell(row, path)).collect()).collect();
         let mut widths: Vec<usize> = columns.iter().map(|(title, _)| title.width()).collect();
@@ -107,7 +112,7 @@ impl Output {
             }
         }
         if let Some(width) = self.width {
-            fit(&mut widths, width, columns);
+            widths = fit(&widths, width, &columns);
         }
         let titles: Vec<String> = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
         line(&self.dim(&laid_out(&titles, &widths)));
@@ -123,13 +128,8 @@ impl Output {
 
     /// The fields of one thing, a line each.
     pub fn record(&self, value: &Value, fields: &[Column]) {
-        let width = fields.iter().map(|(title, _)| title.width()).max().unwrap_or(0);
-        for (title, path) in fields {
-            let text = text_at(value, path);
-            if !text.is_empty() {
-                let pad = " ".repeat(width - title.width());
-                line(&format!("{}{pad}  {text}", self.dim(title)));
-            }
+        for text in record_lines(value, fields, |title| self.dim(title)) {
+            line(&text);
         }
     }
 
@@ -230,16 +230,36 @@ pub fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Takes from the widest columns until the row fits. IDs are copied and stay whole.
-fn fit(widths: &mut [usize], width: usize, columns: &[Column]) {
-    const LEAST: usize = 8;
-    let gaps = 2 * widths.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > width {
-        let is_id = |at: usize| columns[at].0 == "ID";
-        let widest = (0..widths.len()).filter(|at| widths[*at] > LEAST && !is_id(*at)).max_by_key(|at| widths[*at]);
-        let Some(widest) = widest else { return };
-        widths[widest] -= 1;
+/// The widths of as many columns as fit. Wide columns give way first, then the last ones are left out.
+fn fit(widths: &[usize], width: usize, columns: &[Column]) -> Vec<usize> {
+    const WIDE: usize = 20;
+    let is_fit = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1) <= width;
+    for count in (1..=widths.len()).rev() {
+        let mut kept = widths[..count].to_vec();
+        while !is_fit(&kept) {
+            let gives_way = |at: &usize| kept[*at] > WIDE && !is_copied(columns[*at]);
+            let Some(widest) = (0..count).filter(gives_way).max_by_key(|at| kept[*at]) else { break };
+            kept[widest] -= 1;
+        }
+        if is_fit(&kept) {
+            return kept;
+        }
     }
+    widths.iter().copied().take(1).collect()
+}
+
+/// IDs, slugs and keys are copied into other commands: they stay whole.
+fn is_copied((title, path): Column) -> bool {
+    ["ID", "Slug", "Key"].contains(&title) || path.ends_with("Id")
+}
+
+/// Fields without a value are left out, and take no room.
+fn record_lines(value: &Value, fields: &[Column], styled: impl Fn(&str) -> String) -> Vec<String> {
+    let texts = fields.iter().map(|(title, path)| (*title, text_at(value, path)));
+    let there: Vec<(&str, String)> = texts.filter(|(_, text)| !text.is_empty()).collect();
+    let width = there.iter().map(|(title, _)| title.width()).max().unwrap_or(0);
+    let padded = |title: &str| format!("{}{}", styled(title), " ".repeat(width - title.width()));
+    there.iter().map(|(title, text)| format!("{}  {text}", padded(title))).collect()
 }
 
 fn laid_out(cells: &[String], widths: &[usize]) -> String {
@@ -247,7 +267,7 @@ fn laid_out(cells: &[String], widths: &[usize]) -> String {
     for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
         let cell = shortened(cell, *width);
         text.push_str(&cell);
-        if at + 1 < cells.len() {
+        if at + 1 < widths.len() {
             text.push_str(&" ".repeat(width - cell.width() + 2));
         }
     }
@@ -298,16 +318,30 @@ mod tests {
     }
 
     #[test]
+    fn a_record_has_no_room_for_what_is_absent() {
+        let fields: &[Column] = &[("ID", "id"), ("Name", "name"), ("Verification", "state")];
+        let lines = record_lines(&json!({ "id": 7, "name": "Shop", "state": null }), fields, str::to_owned);
+        assert_eq!(lines, ["ID    7", "Name  Shop"]);
+    }
+
+    #[test]
     fn a_name_cannot_steer_the_terminal() {
         assert_eq!(text_at(&json!({ "name": "\u{1b}[2Jx\n" }), "name"), "\u{fffd}[2Jx\u{fffd}");
     }
 
     #[test]
-    fn the_widest_columns_give_way_and_ids_stay_whole() {
-        let mut widths = [36, 40, 10];
-        fit(&mut widths, 80, &[("ID", "id"), ("Name", "name"), ("Role", "role")]);
-        assert_eq!(widths, [36, 30, 10]);
+    fn wide_columns_give_way_then_the_last_ones_and_ids_stay_whole() {
+        const COLUMNS: &[Column] = &[("ID", "id"), ("Name", "name"), ("Role", "role"), ("Slug", "slug")];
+        assert_eq!(fit(&[36, 40, 10], 80, &COLUMNS[..3]), [36, 30, 10]);
+        assert_eq!(fit(&[36, 12, 10], 80, &COLUMNS[..3]), [36, 12, 10]);
+        // A name of 20 characters is still told apart; below that the last column goes, and the name grows again.
+        assert_eq!(fit(&[36, 40, 21], 80, &COLUMNS[..3]), [36, 20, 20]);
+        assert_eq!(fit(&[36, 40, 10, 30], 80, COLUMNS), [36, 30, 10]);
+        assert_eq!(fit(&[36, 8, 8, 25], 80, COLUMNS), [36, 8, 8], "a slug is shown whole or not at all");
+        assert_eq!(fit(&[36, 40], 20, COLUMNS), [36], "the ID goes over the edge rather than being cut");
         assert_eq!(shortened("Größenwahn", 6), "Größe…");
-        assert_eq!(laid_out(&["a".into(), "b".into()], &[3, 3]), "a    b");
+        let cells = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(laid_out(&cells, &[3, 3, 3]), "a    b    c");
+        assert_eq!(laid_out(&cells, &[3, 3]), "a    b");
     }
 }

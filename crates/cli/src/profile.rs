@@ -9,7 +9,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    output::shown,
+};
 
 pub const DEFAULT: &str = "default";
 
@@ -124,15 +127,22 @@ impl Project {
         Ok(Self::default())
     }
 
-    /// Writes it into a folder; it may be committed, since it has no secret.
-    pub fn save(&self, folder: &Path) -> Result<PathBuf> {
+    /// Writes it into a folder; it may be committed, since it has no secret. What the app and the organization were called
+    /// by stands beside their IDs.
+    pub fn save(&self, folder: &Path, app: Option<&str>, org: Option<&str>) -> Result<PathBuf> {
         let folder = folder.join(".janua");
         fs::create_dir_all(&folder)?;
         let mut text = String::from("# What `janua` uses in this folder. No secrets: it may be committed.\n");
-        for (name, value) in [("profile", &self.profile), ("app", &self.app), ("org", &self.org)] {
+        for (name, value, called) in
+            [("profile", &self.profile, None), ("app", &self.app, app), ("org", &self.org, org)]
+        {
             if let Some(value) = value {
                 let quoted = serde_json::to_string(value)?;
-                text.extend([name, " = ", &quoted, "\n"]);
+                text.extend([name, " = ", &quoted]);
+                if let Some(called) = called.filter(|called| *called != value.as_str()) {
+                    text.extend(["  # ", &shown(called)]);
+                }
+                text.push('\n');
             }
         }
         let file = folder.join("project.toml");
@@ -152,10 +162,12 @@ mod tests {
         fs::create_dir_all(&inner).unwrap();
         assert_eq!(Project::find(&inner).unwrap(), Project::default());
         let work = Project { profile: Some("work".into()), app: Some("shop \"1\"".into()), ..Project::default() };
-        let file = work.save(folder.path()).unwrap();
+        let file = work.save(folder.path(), Some("Shop\n1"), None).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("app = \"shop \\\"1\\\"\"  # Shop\u{fffd}1\n"), "{text}");
         assert_eq!(Project::find(&inner).unwrap(), Project { file: Some(file), ..work });
         let near = Project { profile: Some("home".into()), ..Project::default() };
-        near.save(&folder.path().join("a")).unwrap();
+        near.save(&folder.path().join("a"), None, None).unwrap();
         assert_eq!(Project::find(&inner).unwrap().profile.as_deref(), Some("home"));
     }
 }

@@ -149,7 +149,7 @@ impl Server {
     pub fn unreachable(&self, error: &reqwest::Error) -> Failure {
         let why = if error.is_timeout() { "no answer in time" } else { "cannot connect" };
         let url = &self.url;
-        Failure::failed(format!("{url}: {why}")).hint("Choose a server with --url or JANUA_URL.")
+        Failure::failed(format!("{url}: {why}.")).hint("Start the server, or choose another with --url or JANUA_URL.")
     }
 
     /// One request; a token that was refused is refreshed once. The answer may be a refusal.
@@ -233,6 +233,12 @@ impl Server {
         if let Some(id) = wanted.as_ref().filter(|wanted| is_id(wanted)) {
             return Ok(id.clone());
         }
+        // It is the key of one app, and lists none.
+        if what == "app" && matches!(&self.caller, Caller::Token(token) if token.starts_with("sk_")) {
+            return Err(
+                Failure::usage("A secret key needs the ID of its app.").hint("Set JANUA_APP to the app's ID.")
+            );
+        }
         let rows = self.list(path, field, 1000).await?;
         let id = |row: &Value| text_at(row, "id");
         if let Some(wanted) = wanted {
@@ -246,9 +252,8 @@ impl Server {
             };
         }
         match rows.as_slice() {
-            [] => {
-                Err(Failure::failed(format!("You have no {what} yet.")).hint(format!("`janua {field} create NAME`")))
-            }
+            [] => Err(Failure::failed(format!("You have no {what} yet."))
+                .hint(format!("Create one with `janua {field} create NAME`."))),
             [one] => Ok(id(one)),
             _ => {
                 let names: Vec<String> =
@@ -293,19 +298,22 @@ pub fn checked(text: &str) -> Result<String> {
     let wrong = |why: &str| Failure::usage(format!("--url {text}: {why}"));
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     let url: url::Url = with_scheme.parse().map_err(|_| wrong("must be a URL such as https://id.example.com"))?;
-    let is_local = match url.host() {
+    match url.scheme() {
+        "https" => {}
+        "http" if is_on_this_machine(&url) => {}
+        "http" => return Err(wrong("use https: over http to another machine your token could be read on the way")),
+        _ => return Err(wrong("must begin with https://")),
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+pub fn is_on_this_machine(url: &url::Url) -> bool {
+    match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
         None => false,
-    };
-    match url.scheme() {
-        "https" => {}
-        "http" if is_local => {}
-        "http" => return Err(wrong("http is for this machine only, because your token would travel readable")),
-        _ => return Err(wrong("must begin with https://")),
     }
-    Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
 fn clients() -> reqwest::ClientBuilder {

@@ -130,7 +130,7 @@ pub async fn webhooks(server: &Server, command: Webhooks) -> Result<()> {
                     ("Endpoint", "url"),
                     ("Events", "events"),
                     ("Active", "isActive"),
-                    ("Listens until", "listensUntil"),
+                    ("Expires", "listensUntil"),
                 ];
                 out.table(
                     &columns,
@@ -171,7 +171,7 @@ pub async fn webhooks(server: &Server, command: Webhooks) -> Result<()> {
                     ("Status", "status"),
                     ("Code", "statusCode"),
                     ("Tries", "attemptCount"),
-                    ("Last attempt", "deliveredAt"),
+                    ("Delivered", "deliveredAt"),
                 ];
                 out.table(&columns, &rows, "Nothing was delivered yet.");
             });
@@ -338,8 +338,7 @@ struct Forwarding {
 
 async fn listen(server: &Server, path: &str, wishes: &Listen) -> Result<()> {
     let forward = wishes.forward.as_deref();
-    let forward =
-        forward.ok_or_else(|| Failure::usage("Where to? Give --forward, such as --forward localhost:3000/hook."))?;
+    let forward = forward.ok_or_else(|| Failure::usage("Give --forward, such as --forward localhost:3000/hook."))?;
     let target = target(forward)?;
     let client = reqwest::Client::builder()
         .timeout(Duration::from_secs(10))
@@ -362,7 +361,7 @@ async fn listen(server: &Server, path: &str, wishes: &Listen) -> Result<()> {
     if let Some(webhook) = &wishes.webhook {
         query.push(format!("webhook={}", encoded(webhook)));
     }
-    let mut position = Position { since: wishes.since.as_deref().map(moment).transpose()?, last: None };
+    let mut position = Position { since: wishes.since.as_deref().map(moment).transpose()?, ..Position::default() };
     let mut pause = Duration::from_millis(500);
     loop {
         let since = position.since.as_ref().map(|since| format!("since={}", encoded(since)));
@@ -381,6 +380,7 @@ async fn listen(server: &Server, path: &str, wishes: &Listen) -> Result<()> {
                     pause = LONGEST_PAUSE;
                 }
                 server.out.note(&format!("{} Trying again.", failure.message));
+                position.is_lost = true;
             }
         }
         sleep(pause).await;
@@ -390,9 +390,12 @@ async fn listen(server: &Server, path: &str, wishes: &Listen) -> Result<()> {
 
 /// How far a listener got. The server resumes the one that `last` names; when that is deleted, the new one begins with
 /// `since`.
+#[derive(Default)]
 struct Position {
     since: Option<String>,
     last: Option<String>,
+    /// Whether it was said that the stream is gone.
+    is_lost: bool,
 }
 
 impl Position {
@@ -463,8 +466,11 @@ async fn stream(
             match name.as_str() {
                 "listener" => {
                     position.opened();
+                    let was_lost = std::mem::take(&mut position.is_lost);
                     if listener.is_empty() && data["resumed"] != true {
                         greet(server, forwarding, &data);
+                    } else if was_lost {
+                        server.out.note("Listening again.");
                     }
                     listener = text_at(&data, "id");
                 }
@@ -641,7 +647,7 @@ mod tests {
     #[test]
     fn a_stream_that_is_opened_anew_begins_with_the_last_event() {
         let since = || Some("2026-01-31T10:00:00.000Z".to_owned());
-        let mut position = Position { since: since(), last: None };
+        let mut position = Position { since: since(), ..Position::default() };
         position.opened();
         assert_eq!(position.since, since(), "what was asked for is not heard yet");
         let delivery = |body: Value| json!({ "body": body.to_string() });
@@ -650,7 +656,7 @@ mod tests {
         position.received(&delivery(json!({ "occurredAt": "2026-01-31T10:04:00.000Z" })));
         position.received(&delivery(json!({ "occurredAt": "2026-01-31T11:00:00.000Z", "test": true })));
         assert_eq!(position.since.as_deref(), Some("2026-01-31T10:06:00.000Z"), "not what was sent again");
-        let mut fresh = Position { since: None, last: None };
+        let mut fresh = Position::default();
         fresh.opened();
         assert!(fresh.since.is_some(), "no event is skipped before the first one");
     }

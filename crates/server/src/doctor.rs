@@ -151,8 +151,7 @@ fn operator(config: &Config) -> Finding {
         return Fine(format!("{} <{}>", set.operator_name, set.operator_email));
     }
     let advice = format!("the legal documents and security.txt have placeholders. Set {}", missing.join(", "));
-    // On a developer's machine nobody reads them.
-    if is_production(config) { Odd(advice) } else { Fine(format!("{advice} before others use this server")) }
+    Odd(if is_production(config) { advice } else { format!("{advice} before others use this server") })
 }
 
 fn disk(folder: &Path) -> Finding {

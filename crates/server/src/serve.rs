@@ -46,8 +46,9 @@ pub async fn run(config: Config) -> Result<ExitCode> {
 
 pub async fn run_beside(config: Config, beside: Option<Beside>) -> Result<ExitCode> {
     // Bound first: a port that is taken is said before anything is touched.
-    let listener =
-        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} (choose another with --listen)", config.listen))?;
     let address = listener.local_addr()?;
     let mut config = config;
     config.listen = address;

@@ -96,7 +96,8 @@ impl Node {
         let clock = clock.unwrap_or_else(|| Clock::shared(&db));
         let applied = db.migrate(clock.now().0).await?;
         if !applied.is_empty() {
-            tracing::info!(steps = applied.join(", "), "database migrations were applied");
+            tracing::info!(count = applied.len(), "database migrations were applied");
+            tracing::debug!(steps = applied.join(", "), "the names of the database migrations");
         }
         let vault = vault(&config, &db).await?;
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;

@@ -1,4 +1,4 @@
-// npm install express @janua/client
+// npm install express ./janua-client-0.1.0.tgz (`npm pack` in client-ts makes it)
 // ISSUER=https://id.example.com CLIENT_ID=… WEBHOOK_SECRET=… node express.mjs
 import express from 'express'
 import { createVerifier, TokenError, verifyWebhook, WebhookError } from '@janua/client/server'

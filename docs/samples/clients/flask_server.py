@@ -1,4 +1,4 @@
-# pip install flask janua
+# pip install flask ./client-python
 # ISSUER=https://id.example.com CLIENT_ID=… WEBHOOK_SECRET=… python flask_server.py
 import os
 from functools import wraps

@@ -29,10 +29,12 @@ pub enum Agents {
         most: Most,
     },
     /// Register an agent: with --wallet, or with --framework and a secret
+    #[command(group = clap::ArgGroup::new("kind").required(true).args(["wallet", "framework"]))]
     Register {
+        /// Its name, for people
         name: String,
         /// An Ethereum or Solana wallet
-        #[arg(long, conflicts_with = "framework", required_unless_present = "framework")]
+        #[arg(long)]
         wallet: Option<String>,
         /// The framework it is built with, such as langgraph
         #[arg(long)]
@@ -52,8 +54,10 @@ pub enum Agents {
         /// The challenge that was signed
         #[arg(long, requires = "signature")]
         challenge: Option<String>,
+        /// The signature of the text, by the wallet
         #[arg(long, requires = "challenge")]
         signature: Option<String>,
+        /// The client ID of a framework agent
         #[arg(long, requires = "client_secret")]
         client_id: Option<String>,
         /// The secret; `@file` reads a file, `-` the standard input
@@ -62,26 +66,34 @@ pub enum Agents {
         /// Where the token is for
         #[arg(long, value_name = "URL")]
         resource: Option<String>,
+        /// A scope of the agent; may be repeated
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<String>,
     },
     /// Suspend an agent: all its tokens end at once
     Suspend {
+        /// The ID of the agent
         id: String,
+        /// For a framework agent
         #[arg(long)]
         framework: bool,
+        /// The reason, for its log
         #[arg(long)]
         reason: Option<String>,
     },
     /// Lift a suspension
     Reactivate {
+        /// The ID of the agent
         id: String,
+        /// For a framework agent
         #[arg(long)]
         framework: bool,
     },
     /// Show what an agent did
     Logs {
+        /// The ID of the agent
         id: String,
+        /// For a framework agent
         #[arg(long)]
         framework: bool,
         #[command(flatten)]
@@ -99,8 +111,15 @@ pub async fn run(server: &Server, command: &Agents) -> Result<()> {
             let path = if *framework { "/framework-agent" } else { "/agent/list" };
             let org = chosen_org(server).await?.map(|id| format!("?orgId={}", text_at(&json!({ "id": id }), "id")));
             let columns = [("ID", "id"), ("Name", "name"), ("Status", "status"), ("Last used", "lastUsedAt")];
-            list(server, &format!("{path}{}", org.unwrap_or_default()), "agents", most, &columns, "No agents yet.")
-                .await
+            list(
+                server,
+                &format!("{path}{}", org.unwrap_or_default()),
+                "agents",
+                most,
+                &columns,
+                "No agents of this kind yet. --framework lists framework agents.",
+            )
+            .await
         }
         Agents::Register { name, wallet, framework, scopes, audiences } => {
             let new = body(&[
@@ -115,10 +134,17 @@ pub async fn run(server: &Server, command: &Agents) -> Result<()> {
             let made = server.post(&path, new).await?;
             server.out.answer(&made, |out| {
                 out.line(&format!("{} Registered {name}.", out.green("✓")));
-                out.record(&made["agent"], &[("ID", "id"), ("Status", "status"), ("Wallet", "wallet")]);
+                // The client ID of a framework agent is its ID.
+                let id = if made["clientId"].is_string() { ("Client ID", "clientId") } else { ("ID", "agent.id") };
                 out.record(
                     &made,
-                    &[("Client ID", "clientId"), ("Secret", "clientSecret"), ("Kill switch", "killSwitchToken")],
+                    &[
+                        id,
+                        ("Status", "agent.status"),
+                        ("Wallet", "agent.wallet"),
+                        ("Secret", "clientSecret"),
+                        ("Kill switch", "killSwitchToken"),
+                    ],
                 );
                 if made["clientSecret"].is_string() {
                     out.note("The secret and the kill switch are shown only now.");

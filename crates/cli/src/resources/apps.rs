@@ -12,6 +12,8 @@ use crate::{
 const APP: &[Column] =
     &[("ID", "id"), ("Name", "name"), ("Slug", "slug"), ("Your role", "role"), ("Created", "createdAt")];
 
+const URLS: &[Column] = &[("Redirect URLs", "redirectUris"), ("Origins", "allowedOrigins")];
+
 #[derive(clap::Subcommand)]
 pub enum Apps {
     /// List the apps of your organizations
@@ -21,6 +23,7 @@ pub enum Apps {
     },
     /// Create an app in the organization of --org
     Create {
+        /// Its name, which users see when they sign in
         name: String,
         /// Part of the URL of its site; derived from the name by default
         #[arg(long)]
@@ -36,8 +39,10 @@ pub enum Apps {
     Show,
     /// Change the app of --app
     Update {
+        /// Its new name
         #[arg(long)]
         name: Option<String>,
+        /// Its new slug: the URL of its site changes
         #[arg(long)]
         slug: Option<String>,
         /// Replaces all redirect URLs; may be repeated
@@ -77,8 +82,7 @@ pub async fn run(server: &Server, command: &Apps) -> Result<()> {
         Apps::Show => {
             let app = server.get(&format!("/apps/{}", server.app().await?)).await?;
             server.out.answer(&app, |out| {
-                let more: [Column; 2] = [("Redirect URLs", "redirectUris"), ("Origins", "allowedOrigins")];
-                out.record(&app, &[APP, more.as_slice()].concat());
+                out.record(&app, &[APP, URLS].concat());
             });
             Ok(())
         }
@@ -94,7 +98,7 @@ pub async fn run(server: &Server, command: &Apps) -> Result<()> {
             }
             let path = format!("/apps/{}", server.app().await?);
             let app = server.ask(Method::PATCH, &path, Some(change)).await?;
-            done(server, &app, "Updated.", APP);
+            done(server, &app, "Updated.", &[APP, URLS].concat());
             Ok(())
         }
         Apps::Delete => {

@@ -20,6 +20,7 @@ pub enum Mcp {
     },
     /// Register an MCP server; shows how to prove its domain
     Register {
+        /// The last part of its name in the registry, such as weather
         name: String,
         /// The domain it belongs to
         #[arg(long)]
@@ -27,24 +28,30 @@ pub enum Mcp {
         /// Where it is reached
         #[arg(long = "server-url", value_name = "URL")]
         server_url: Option<String>,
+        /// Its name, for people
         #[arg(long)]
         title: Option<String>,
+        /// What it does
         #[arg(long)]
         description: Option<String>,
+        /// The version to publish, such as 1.0.0
         #[arg(long = "server-version", value_name = "VERSION")]
         server_version: Option<String>,
     },
     /// Look for the proof of the domain now
     Verify {
+        /// The ID of the server
         id: String,
         /// dns, http, mcpv1 or app; by default all are tried
         #[arg(long)]
         method: Option<String>,
+        /// The signature of the proof, with the method mcpv1
         #[arg(long)]
         signature: Option<String>,
     },
     /// Publish a server.json: a new version of a registered server
     Publish {
+        /// The ID of the server
         id: String,
         /// A file in the format of the official registry
         #[arg(long, default_value = "server.json", value_name = "FILE")]
@@ -52,12 +59,15 @@ pub enum Mcp {
     },
     /// Revoke the credentials of an MCP server
     Revoke {
+        /// The ID of the server
         id: String,
+        /// The reason, for its log
         #[arg(long)]
         reason: Option<String>,
     },
     /// Show what happened with an MCP server
     Logs {
+        /// The ID of the server
         id: String,
         #[command(flatten)]
         most: Most,
@@ -86,7 +96,7 @@ pub async fn run(server: &Server, command: &Mcp) -> Result<()> {
                 "servers",
                 most,
                 &columns,
-                "No MCP servers yet.",
+                "No MCP servers yet. Register one with `janua mcp register NAME --domain DOMAIN`.",
             )
             .await;
         }
@@ -110,7 +120,7 @@ pub async fn run(server: &Server, command: &Mcp) -> Result<()> {
                         ("Client ID", "clientId"),
                         ("Secret", "clientSecret"),
                         ("TXT record", "server.proof.dns.name"),
-                        ("with value", "server.proof.dns.value"),
+                        ("TXT value", "server.proof.dns.value"),
                     ],
                 );
                 out.note(&format!(

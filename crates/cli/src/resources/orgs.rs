@@ -28,7 +28,17 @@ pub async fn run(server: &Server, command: &Orgs) -> Result<()> {
     const ORG: &[Column] =
         &[("ID", "id"), ("Name", "name"), ("Slug", "slug"), ("Your role", "role"), ("Plan", "tier")];
     match command {
-        Orgs::List => list(server, "/user/orgs", "orgs", &Most { limit: 1000 }, ORG, "No organizations yet.").await,
+        Orgs::List => {
+            list(
+                server,
+                "/user/orgs",
+                "orgs",
+                &Most { limit: 1000 },
+                ORG,
+                "No organizations yet. Create one with `janua orgs create NAME`.",
+            )
+            .await
+        }
         Orgs::Create { name, slug } => {
             let new = body(&[("name", Some(json!(name))), ("slug", some(slug.as_ref()))]);
             let org = server.post("/org", new).await?;
@@ -42,9 +52,13 @@ pub async fn run(server: &Server, command: &Orgs) -> Result<()> {
         }
         Orgs::Delete => {
             let id = server.org().await?;
-            server.out.confirm(server.options.yes, &format!("Delete organization {id} with all its apps?"))?;
+            let org = server.get(&format!("/org/{id}")).await?;
+            let name = text_at(&org, "name");
+            server
+                .out
+                .confirm(server.options.yes, &format!("Delete organization {name} ({id}) with all its apps?"))?;
             server.delete(&format!("/org/{id}")).await?;
-            done(server, &json!({ "id": id, "deleted": true }), "Deleted the organization.", &[]);
+            done(server, &json!({ "id": id, "deleted": true }), &format!("Deleted organization {name}."), &[]);
             Ok(())
         }
     }

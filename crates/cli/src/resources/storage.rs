@@ -86,7 +86,8 @@ pub async fn run(server: &Server, command: &Storage) -> Result<()> {
                 ("Created", "createdAt"),
             ];
             let path = listed(&path, *environment, prefix.as_deref());
-            list(server, &path, "objects", most, &columns, "No objects.").await
+            list(server, &path, "objects", most, &columns, "No objects. Upload one with `janua storage put FILE`.")
+                .await
         }
         Storage::Get { object, file, environment, force } => {
             let object = find(server, &path, *environment, object).await?;

@@ -75,7 +75,12 @@ pub async fn run(server: &Server, command: &Users) -> Result<()> {
         Users::Block { id } | Users::Unblock { id } => {
             let act = if matches!(command, Users::Block { .. }) { "block" } else { "unblock" };
             server.ask(Method::POST, &format!("{path}/{}/{act}", encoded(id)), None).await?;
-            done(server, &json!({ "id": id, "blocked": act == "block" }), &format!("Done: {act}."), &[]);
+            done(
+                server,
+                &json!({ "id": id, "blocked": act == "block" }),
+                &format!("The user is {act}ed in this app."),
+                &[],
+            );
             Ok(())
         }
         Users::SignOut { id } => {

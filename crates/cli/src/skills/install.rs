@@ -186,10 +186,11 @@ pub async fn verify(server: &Server, folder: &Path) -> Result<()> {
     let answer = json!({ "slug": slug, "version": version, "valid": is_good, "state": state, "changes": changes,
         "files": manifest.files.len() });
     if is_good {
-        let line = format!(
-            "{slug} {version}: the signature is valid, and all {} files are as signed.",
-            manifest.files.len()
-        );
+        let files = match manifest.files.len() {
+            1 => "its file is".to_owned(),
+            count => format!("all {count} files are"),
+        };
+        let line = format!("{slug} {version}: the signature is valid, and {files} as signed.");
         done(server, &answer, &line, &[]);
         if state == "yanked" {
             server.out.note("The publisher no longer offers this version.");

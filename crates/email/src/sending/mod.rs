@@ -15,8 +15,11 @@ pub use store::{Sent, deliver_again};
 
 pub const SENDER_NOT_VERIFIED: Code =
     Code::new(403, "sender_not_verified", "The app has not verified the domain of this sender.");
-pub const NO_VERIFIED_DOMAIN: Code =
-    Code::new(409, "no_verified_domain", "The app has no verified sending domain. Add one first.");
+pub const NO_VERIFIED_DOMAIN: Code = Code::new(
+    409,
+    "no_verified_domain",
+    "The app has no verified sending domain. Add one in the console (Email, Domains).",
+);
 pub const SENDING_PAUSED: Code =
     Code::new(403, "sending_paused", "Sending is paused because of bounces or complaints. Resume it in the console.");
 pub const RECIPIENT_NOT_ALLOWED: Code = Code::new(

@@ -356,11 +356,9 @@ pub async fn complete_received(
     lines.extend(received.site.warnings.iter().map(|warning| NewLine::warn(janua, Stage::Unpack, warning)));
     let archive = received.archive;
     let built = process::finish(janua, deployment.app_id, received.site).await?;
-    lines.push(NewLine::info(
-        janua,
-        Stage::Unpack,
-        format!("Unpacked {} files, {} bytes.", built.files, built.bytes),
-    ));
+    let noun = if built.files == 1 { "file" } else { "files" };
+    let unpacked = format!("Unpacked {} {noun}, {} bytes.", built.files, built.bytes);
+    lines.push(NewLine::info(janua, Stage::Unpack, unpacked));
     lines.push(NewLine::info(janua, Stage::Store, format!("Stored {} new bytes.", built.new_bytes)));
     let done = transact!(janua, async |tx| {
         hold(tx, janua, deployment, caller).await?;

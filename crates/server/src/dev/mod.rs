@@ -4,6 +4,7 @@
 mod provider;
 
 use std::{
+    borrow::Cow,
     fs,
     io::{BufRead as _, BufReader, ErrorKind, Write as _},
     os::unix::{
@@ -25,6 +26,7 @@ use kernel::{
     clock::{Clock, Timestamp},
     config::Config,
 };
+use mail_parser::{Message, MessageParser};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _},
@@ -63,7 +65,7 @@ enum Act {
         /// Only mails to this email
         #[arg(long)]
         to: Option<String>,
-        /// Print the newest one whole
+        /// Print the text of the newest one; with --json all of it
         #[arg(long)]
         last: bool,
     },
@@ -83,21 +85,26 @@ impl Dev {
         match &self.act {
             Some(Act::Clock { to }) => {
                 let answer = ask(&folder, &format!("clock {}", to.as_deref().unwrap_or_default()))?;
-                self.print(&answer, || text(&answer, "now"));
+                let ended =
+                    if answer["sessionsEnded"] == true { "\nAll sessions have ended: sign in again." } else { "" };
+                self.print(&answer, || text(&answer, "now") + ended);
             }
             Some(Act::Reset) => {
-                let answer = ask(&folder, "reset")?;
-                self.print(&answer, || "Started over.".into());
+                let mut answer = ask(&folder, "reset")?;
+                let is_ready = answer["reset"] == true && wait_for(&folder.join(SEEDED));
+                answer["ready"] = json!(is_ready);
+                let late = if is_ready { "" } else { " The server is not ready yet: see its terminal." };
+                self.print(&answer, || format!("Started over.{late}"));
             }
             Some(Act::Mail { to, last }) => {
                 let mut mails = mails(&folder.join("data/outbox"))?;
                 mails.retain(|mail| to.as_ref().is_none_or(|to| text(mail, "to").contains(to.as_str())));
                 if *last {
                     let Some(mail) = mails.last() else { bail!("no mails yet") };
-                    self.print(mail, || text(mail, "text"));
+                    self.print(mail, || readable(mail));
                 } else {
                     let line = |mail: &Value| {
-                        let clue = format!("{}{}", text(mail, "code"), text(mail, "link"));
+                        let clue = format!("{} {}", text(mail, "code"), text(mail, "link"));
                         format!("{}  {}\n    {clue}", text(mail, "to"), text(mail, "subject"))
                     };
                     let lines: Vec<String> = mails.iter().map(line).collect();
@@ -158,12 +165,14 @@ impl Dev {
         let clock = Arc::new(AtomicI64::new(Clock::System.now().0));
         tokio::spawn(tick(clock.clone()));
         let (orders, mut ordered) = mpsc::channel(8);
-        tokio::spawn(hear(listener, clock.clone(), orders));
         let (stop, stopped) = oneshot::channel::<()>();
         let (started, has_started) = oneshot::channel();
         let provider = if provider::is_wanted(flags) { provider::start(clock.clone()).await? } else { vec![] };
+        let config = config(folder, provider, flags)?;
+        let idle_life = config.of::<tenancy::Settings>().session_idle_life;
+        tokio::spawn(hear(listener, clock.clone(), idle_life, orders));
         let beside = serve::Beside { clock: Clock::Manual(clock), started, stopped };
-        let mut serving = Box::pin(serve::run_beside(config(folder, provider, flags)?, Some(beside)));
+        let mut serving = Box::pin(serve::run_beside(config, Some(beside)));
         let seeded = tokio::select! {
             ended = &mut serving => return ended,
             seeded = seed(folder, has_started) => seeded?,
@@ -216,7 +225,7 @@ fn new_folder(place: &Path) -> Result<PathBuf> {
 /// The first people, once the server is there. A folder that was used before has them.
 async fn seed(folder: &Path, started: oneshot::Receiver<Started>) -> Result<Value> {
     let started = started.await.context("the server did not start")?;
-    let file = folder.join("data/dev.json");
+    let file = folder.join(SEEDED);
     if let Ok(text) = fs::read_to_string(&file) {
         let mut before: Value = serde_json::from_str(&text)?;
         before["url"] = json!(started.url);
@@ -260,6 +269,8 @@ async fn clear(folder: &Path) -> Result<()> {
 /// Where the folder is noted for later commands.
 const NOTE: &str = ".janua/dev";
 const SOCKET: &str = "dev.sock";
+/// What the first people are, written when all of them are there and the owner is signed in.
+const SEEDED: &str = "data/dev.json";
 const OWNER: &str = "owner@example.com";
 
 fn config(folder: &Path, provider: Vec<(String, String)>, flags: &[(String, String)]) -> Result<Config> {
@@ -318,7 +329,7 @@ struct Order {
 }
 
 /// One order a connection: a line in, a line of JSON out.
-async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, orders: mpsc::Sender<Order>) {
+async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, idle_life: Duration, orders: mpsc::Sender<Order>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (clock, orders) = (clock.clone(), orders.clone());
         tokio::spawn(async move {
@@ -329,10 +340,14 @@ async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, orders: mpsc::Sende
             }
             let (tell, told) = oneshot::channel();
             let answer = match line.trim().split_once(' ').unwrap_or((line.trim(), "")) {
-                ("clock", to) => match moved(&clock, to.trim()) {
-                    Ok(now) => json!({ "now": now }),
-                    Err(wrong) => json!({ "error": wrong.to_string() }),
-                },
+                ("clock", to) => {
+                    let before = Timestamp(clock.load(Relaxed));
+                    match moved(&clock, to.trim()) {
+                        // Nobody used one meanwhile.
+                        Ok(now) => json!({ "now": now, "sessionsEnded": now.since(before) >= idle_life }),
+                        Err(wrong) => json!({ "error": wrong.to_string() }),
+                    }
+                }
                 ("reset", _) => {
                     let (done, is_done) = oneshot::channel();
                     let sent = orders.send(Order { done, told }).await.is_ok();
@@ -378,6 +393,18 @@ fn millis(text: &str) -> Result<i64> {
     number.parse::<u32>().ok().and_then(|number| i64::from(number).checked_mul(unit)).ok_or_else(wrong)
 }
 
+/// Waits for a file, up to ten seconds.
+fn wait_for(file: &Path) -> bool {
+    const TRIES: u32 = 200;
+    for _ in 0..TRIES {
+        if file.exists() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
 fn ask(folder: &Path, order: &str) -> Result<Value> {
     let socket = folder.join(SOCKET);
     let mut stream = UnixStream::connect(&socket)
@@ -394,6 +421,16 @@ fn ask(folder: &Path, order: &str) -> Result<Value> {
 
 fn text(value: &Value, name: &str) -> String {
     value[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// A mail for people: its text alone.
+fn readable(mail: &Value) -> String {
+    let whole = text(mail, "text");
+    let parsed = MessageParser::new().parse(whole.as_bytes());
+    let body = parsed.as_ref().and_then(|parsed| parsed.body_text(0));
+    let body = body.map_or_else(|| whole.clone(), Cow::into_owned).replace("\r\n", "\n");
+    let subject = parsed.as_ref().and_then(Message::subject).unwrap_or_default();
+    format!("To: {}\nSubject: {subject}\n\n{}", text(mail, "to"), body.trim_end())
 }
 
 /// The mails in an outbox, oldest first. Their text lies there as it is.
@@ -428,6 +465,17 @@ fn mails(outbox: &Path) -> Result<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_mail_is_shown_without_its_html() {
+        let whole = "To: ada@example.com\nSubject: =?utf-8?B?R3LDvMOfZQ==?=\nMIME-Version: 1.0\n\
+                     Content-Type: multipart/alternative; boundary=\"b\"\n\n--b\n\
+                     Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n\
+                     Code: 123456=20\nSch=C3=B6n.\n--b\n\
+                     Content-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: base64\n\nPGI+eDwvYj4=\n--b--\n";
+        let shown = readable(&json!({ "to": "ada@example.com", "subject": "", "text": whole }));
+        assert_eq!(shown, "To: ada@example.com\nSubject: Grüße\n\nCode: 123456 \nSchön.");
+    }
 
     #[test]
     fn the_clock_goes_forward_only() {
