@@ -186,6 +186,10 @@ fn a_refusal_says_how_to_go_on() {
         assert_eq!(stale.code, 4, "{register:?}: the session has proven nothing: {}", stale.err);
         assert!(stale.err.contains("JANUA_TOKEN to an access token of a sign-in"), "{register:?}: {}", stale.err);
     }
+    // What the command asks for on a terminal. Passkeys are off at an IP address; the proof counts all the same.
+    let password = format!("password={PASSWORD}");
+    machine.run(&["api", "POST", "/auth/passkey/register-options", "-f", &password]);
+    machine.run(&["agents", "register", "Helper", "--framework", "langgraph"]).well();
 
     // A folder is bound to the ID, which a secret key needs.
     machine.run(&["use", "default", "--app", "Shop"]).well();

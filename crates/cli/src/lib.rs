@@ -4,6 +4,7 @@ mod deploy;
 mod failure;
 mod output;
 mod profile;
+mod proof;
 mod resources;
 mod seed;
 mod server;
