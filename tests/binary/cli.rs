@@ -630,6 +630,13 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
     let read = ran(dev(&["mail", "--last", "--to", "owner@example.com"])).well().out;
     assert!(read.starts_with("To: ") && !read.contains("Content-Transfer-Encoding"), "{read}");
 
+    // Mail of the app goes out to the mailbox: its domain needs no DNS here.
+    run(&["email", "send", "--to", "ada@example.com", "--subject", "Your order", "--text", "Thanks."]).well();
+    wait("the mail of the app", || {
+        let mails = tell(&["mail", "--to", "ada@example.com"]);
+        mails["mails"].as_array().unwrap().iter().any(|mail| mail["subject"] == "Your order").then_some(())
+    });
+
     sign_in_with_google(&text(&seeded["url"]));
 
     // Forty days later the session is over.

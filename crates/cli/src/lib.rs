@@ -14,7 +14,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-pub use seed::{PEOPLE, seed};
+pub use seed::{MAIL_DOMAIN, PEOPLE, seed};
 
 use clap::{CommandFactory as _, Parser};
 
