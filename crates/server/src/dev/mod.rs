@@ -298,7 +298,8 @@ fn greeting(folder: &Path, seeded: &Value) -> String {
     format!(
         "A development server is at {}\n\nPeople (password: {})\n{}\n\nApp {}  {}\n  secret key       {}\n  publishable key  \
          {}\n  sending domain   {}\n\nFor `janua` in another terminal:\n  export JANUA_CONFIG_HOME={}\n\n  \
-         janua dev clock +30d    move the clock\n  janua dev mail          read the mails\n  janua dev reset         start over\n\nCtrl-C ends it and deletes {}",
+         janua dev clock +30d    move the clock\n  janua dev mail          read the mails\n  \
+         janua dev reset         start over\n\nCtrl-C ends it and deletes {}",
         text(seeded, "url"),
         text(seeded, "password"),
         people.join("\n"),
