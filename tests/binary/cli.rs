@@ -186,6 +186,10 @@ fn a_refusal_says_how_to_go_on() {
         assert_eq!(stale.code, 4, "{register:?}: the session has proven nothing: {}", stale.err);
         assert!(stale.err.contains("JANUA_TOKEN to an access token of a sign-in"), "{register:?}: {}", stale.err);
     }
+    // What the command asks for on a terminal. Passkeys are off at an IP address; the proof counts all the same.
+    let password = format!("password={PASSWORD}");
+    machine.run(&["api", "POST", "/auth/passkey/register-options", "-f", &password]);
+    machine.run(&["agents", "register", "Helper", "--framework", "langgraph"]).well();
 
     // A folder is bound to the ID, which a secret key needs.
     machine.run(&["use", "default", "--app", "Shop"]).well();
@@ -625,6 +629,13 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
 
     let read = ran(dev(&["mail", "--last", "--to", "owner@example.com"])).well().out;
     assert!(read.starts_with("To: ") && !read.contains("Content-Transfer-Encoding"), "{read}");
+
+    // Mail of the app goes out to the mailbox: its domain needs no DNS here.
+    run(&["email", "send", "--to", "ada@example.com", "--subject", "Your order", "--text", "Thanks."]).well();
+    wait("the mail of the app", || {
+        let mails = tell(&["mail", "--to", "ada@example.com"]);
+        mails["mails"].as_array().unwrap().iter().any(|mail| mail["subject"] == "Your order").then_some(())
+    });
 
     sign_in_with_google(&text(&seeded["url"]));
 

@@ -97,7 +97,7 @@ fn next_step(code: &str, token: Option<&str>) -> Option<&'static str> {
             "JANUA_TOKEN is a secret key. It was revoked, or this command needs an access token."
         }
         ("unauthenticated", Some(_)) => "JANUA_TOKEN is invalid or has expired.",
-        // The session of `janua login` is approved on another device, and never proves who holds it.
+        // On a terminal the command asks for a proof where it can; see `proof`.
         ("reauthentication_required", _) => {
             "Use the console, or set JANUA_TOKEN to an access token of a sign-in in the last ten minutes."
         }

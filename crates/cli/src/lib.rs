@@ -4,6 +4,7 @@ mod deploy;
 mod failure;
 mod output;
 mod profile;
+mod proof;
 mod resources;
 mod seed;
 mod server;
@@ -13,7 +14,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-pub use seed::{PEOPLE, seed};
+pub use seed::{MAIL_DOMAIN, PEOPLE, seed};
 
 use clap::{CommandFactory as _, Parser};
 
@@ -164,7 +165,7 @@ pub fn completions(shell: clap_complete::Shell, mut all: clap::Command) {
         }
     }
     // It panics where it cannot write, as when `head` has read enough.
-    let mut script = vec![];
+    let mut script: Vec<u8> = vec![];
     clap_complete::generate(shell, &mut all, "janua", &mut script);
     output::line(String::from_utf8_lossy(&script).trim_end_matches('\n'));
 }

@@ -18,6 +18,9 @@ pub const PEOPLE: &[(&str, &str, &str)] = &[
     ("alan@example.com", "Alan Turing", "has an account, and never used the app"),
 ];
 
+/// What the app sends mail from. The development server takes its DNS records for created.
+pub const MAIL_DOMAIN: &str = "shop.example";
+
 /// Makes them through the API of the server at `url`. `code` waits for the code in the newest mail to an email.
 pub async fn seed(
     url: &str,
@@ -63,6 +66,9 @@ async fn make(url: &str, owner: &str, config: &Path, code: impl AsyncFn(&str) ->
         Ok(made["value"].as_str().unwrap_or_default().to_owned())
     };
     let (secret, publishable) = (key("secret").await?, key("publishable").await?);
+    let domains = format!("/apps/{}/email/domains", app["id"].as_str().unwrap_or_default());
+    post(&domains, &token, json!({ "hostname": MAIL_DOMAIN })).await?;
+    post(&format!("{domains}/{MAIL_DOMAIN}/verify"), &token, json!({})).await?;
     let mut people = vec![
         json!({ "email": owner, "name": "Olga Owner", "about": "owner of the installation, the organization and the app" }),
     ];
@@ -76,7 +82,7 @@ async fn make(url: &str, owner: &str, config: &Path, code: impl AsyncFn(&str) ->
     }
     Ok(json!({
         "url": url, "password": PASSWORD, "people": people, "org": org, "app": app, "secretKey": secret,
-        "publishableKey": publishable,
+        "publishableKey": publishable, "mailDomain": MAIL_DOMAIN,
     }))
 }
 

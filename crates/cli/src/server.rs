@@ -9,6 +9,7 @@ use crate::{
     failure::{Failure, Result},
     output::{Output, text_at},
     profile::{self, Locked, Profile, Project},
+    proof,
 };
 
 /// How long the server may be silent before and within an answer. Streams send something every 15 seconds.
@@ -181,7 +182,17 @@ impl Server {
         }
         let body = body.map(|body| body.to_string().into_bytes());
         let extra = Extra { body, content_type: "application/json", ..Extra::default() };
-        body_of(self.send(method, path, &extra).await?).await
+        let answer = body_of(self.send(method.clone(), path, &extra).await?).await;
+        let can_ask = self.out.asks && matches!(self.caller, Caller::Profile);
+        match answer {
+            Err(refused) if can_ask && refused.code == "reauthentication_required" => {
+                if !proof::confirm(self).await? {
+                    return Err(refused);
+                }
+                body_of(self.send(method, path, &extra).await?).await
+            }
+            answer => answer,
+        }
     }
 
     pub async fn get(&self, path: &str) -> Result<Value> {

@@ -29,7 +29,6 @@ use kernel::{
     feature::{Feature, Part},
     http::Routes,
     jobs::{Chore, Later},
-    ports::dns::Resolver,
     telemetry::{Figure, Measure, Traced},
 };
 use tenancy::{
@@ -120,6 +119,12 @@ const MEASURE: Measure = Measure(|janua| {
 const TRACED: Traced =
     Traced(|janua, request| Box::pin(async move { sending::of_request(&janua.db, &request).await }));
 
+/// Takes the records of a host for created, as long as the process lives. For a development server: it has no DNS of its own, and
+/// its mail stays on the machine.
+pub fn take_for_proven(janua: &Janua, hostname: &str) {
+    let _ = janua.own::<domains::MailDns>().taken_for_proven.set(hostname.to_owned());
+}
+
 pub fn feature(config: &Config) -> Feature {
     with_courier(config, queue::Courier::of(config))
 }
@@ -135,7 +140,7 @@ fn with_courier(config: &Config, courier: queue::Courier) -> Feature {
         .and(unsubscribe::routes())
         .and(bounces::routes());
     Feature::new(routes)
-        .own(domains::MailDns(Resolver::new(&config.dns_servers)))
+        .own(domains::MailDns::at(&config.dns_servers))
         .own(domains::keys::Keyring::default())
         .own(courier)
         .own(pace::Pace::default())

@@ -7,6 +7,7 @@ use hosting::{
     edge::{self, Bound, EdgeUrl},
 };
 use kernel::{
+    Janua,
     clock::Clock,
     config::Config,
     http::{Intercept, Listening, serve_with},
@@ -35,9 +36,10 @@ pub struct Beside {
     pub stopped: oneshot::Receiver<()>,
 }
 
-/// Where the server is.
+/// Where the server is, and what it works with.
 pub struct Started {
     pub url: String,
+    pub janua: Janua,
 }
 
 pub async fn run(config: Config) -> Result<ExitCode> {
@@ -97,7 +99,7 @@ pub async fn run_beside(config: Config, beside: Option<Beside>) -> Result<ExitCo
     let serving = tokio::spawn(serve_with(listener, node.door.clone(), told(stopping), plain));
     let is_signal = match beside {
         Some(Beside { started, stopped, .. }) => {
-            let _ = started.send(Started { url: format!("http://{address}") });
+            let _ = started.send(Started { url: format!("http://{address}"), janua: node.janua.clone() });
             tokio::select! {
                 signal = wait_for_signal() => signal.map(|()| true)?,
                 _ = stopped => false,

@@ -137,7 +137,7 @@ impl Routes {
 }
 
 async fn look_up(janua: &Janua, domain: &str) -> Result<Route, SendError> {
-    let dns = &janua.own::<MailDns>().0;
+    let dns = &janua.own::<MailDns>().resolver;
     let unknown = |_| SendError::Later(format!("no name server answered for {domain}"));
     let records = dns.exchanges(domain).await.map_err(unknown)?;
     if !records.exists {

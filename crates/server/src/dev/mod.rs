@@ -224,11 +224,14 @@ fn new_folder(place: &Path) -> Result<PathBuf> {
 
 /// The first people, once the server is there. A folder that was used before has them.
 async fn seed(folder: &Path, started: oneshot::Receiver<Started>) -> Result<Value> {
-    let started = started.await.context("the server did not start")?;
+    let Started { url, janua } = started.await.context("the server did not start")?;
+    email::take_for_proven(&janua, cli::MAIL_DOMAIN);
+    // The server is not kept from ending.
+    drop(janua);
     let file = folder.join(SEEDED);
     if let Ok(text) = fs::read_to_string(&file) {
         let mut before: Value = serde_json::from_str(&text)?;
-        before["url"] = json!(started.url);
+        before["url"] = json!(url);
         return Ok(before);
     }
     let outbox = folder.join("data/outbox");
@@ -244,8 +247,7 @@ async fn seed(folder: &Path, started: oneshot::Receiver<Started>) -> Result<Valu
         }
         None
     };
-    let seeded =
-        cli::seed(&started.url, OWNER, &folder.join("config"), code).await.map_err(|wrong| anyhow!(wrong))?;
+    let seeded = cli::seed(&url, OWNER, &folder.join("config"), code).await.map_err(|wrong| anyhow!(wrong))?;
     fs::write(file, seeded.to_string())?;
     Ok(seeded)
 }
@@ -295,8 +297,9 @@ fn greeting(folder: &Path, seeded: &Value) -> String {
         .collect();
     format!(
         "A development server is at {}\n\nPeople (password: {})\n{}\n\nApp {}  {}\n  secret key       {}\n  publishable key  \
-         {}\n\nFor `janua` in another terminal:\n  export JANUA_CONFIG_HOME={}\n\n  janua dev clock +30d    move the clock\n  \
-         janua dev mail          read the mails\n  janua dev reset         start over\n\nCtrl-C ends it and deletes {}",
+         {}\n  sending domain   {}\n\nFor `janua` in another terminal:\n  export JANUA_CONFIG_HOME={}\n\n  \
+         janua dev clock +30d    move the clock\n  janua dev mail          read the mails\n  \
+         janua dev reset         start over\n\nCtrl-C ends it and deletes {}",
         text(seeded, "url"),
         text(seeded, "password"),
         people.join("\n"),
@@ -304,6 +307,7 @@ fn greeting(folder: &Path, seeded: &Value) -> String {
         text(&seeded["app"], "id"),
         text(seeded, "secretKey"),
         text(seeded, "publishableKey"),
+        text(seeded, "mailDomain"),
         folder.join("config").display(),
         folder.display(),
     )
