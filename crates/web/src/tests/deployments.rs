@@ -60,7 +60,8 @@ async fn an_archive_is_deployed_by_a_form_and_the_way_back_is_one_click() {
     let place = format!("{page}/{id}");
     assert!(visit(&t, &place, &ada).await.text.contains("Stop deployment #2?"));
     let call = format!("POST /deployments/{id}/cancel");
-    let stopped = act(&t, &ada, &call, &place, &[("form", "stop"), ("done", "deployment_stopped")]).await;
+    let fields = [("call", call.as_str()), ("back", &place), ("form", "stop"), ("done", "deployment_stopped")];
+    let stopped = post_form(&t, "/act", &fields, &ada).await;
     let told = visit(&t, stopped.header("location"), &ada).await;
     assert!(told.text.contains("Deployment stopped.") && told.text.contains("Canceled"), "{}", told.text);
     assert!(!told.text.contains("Stop deployment"), "{}", told.text);
