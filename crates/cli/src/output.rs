@@ -1,7 +1,7 @@
 //! What people and programs see: tables, records, JSON, questions.
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use rustix::termios;
+use console::Term;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -166,31 +166,20 @@ impl Output {
 }
 
 pub fn ask(question: &str) -> Result<String> {
-    Ok(typed(question)?.trim().to_owned())
-}
-
-/// Asks for something that is not shown while it is typed, on a terminal.
-pub fn ask_hidden(question: &str) -> Result<String> {
-    let stdin = io::stdin();
-    let before = termios::tcgetattr(&stdin).map_err(io::Error::from)?;
-    let mut hidden = before.clone();
-    hidden.local_modes.remove(termios::LocalModes::ECHO);
-    termios::tcsetattr(&stdin, termios::OptionalActions::Flush, &hidden).map_err(io::Error::from)?;
-    let answer = typed(question);
-    let shown_again = termios::tcsetattr(&stdin, termios::OptionalActions::Now, &before);
-    error_line("");
-    shown_again.map_err(io::Error::from)?;
-    // A password may begin or end with a space.
-    Ok(answer?.trim_end_matches(['\r', '\n']).to_owned())
-}
-
-fn typed(question: &str) -> Result<String> {
     let mut stderr = io::stderr();
     stderr.write_all(question.as_bytes())?;
     stderr.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    Ok(answer)
+    Ok(answer.trim().to_owned())
+}
+
+/// Asks for something that is not shown while it is typed, on a terminal.
+pub fn ask_hidden(question: &str) -> Result<String> {
+    let terminal = Term::stderr();
+    terminal.write_str(question)?;
+    // A password may begin or end with a space.
+    Ok(terminal.read_secure_line()?)
 }
 
 /// Writes a line to standard output. A closed pipe is no failure.
