@@ -23,11 +23,10 @@ impl Soak {
         let mut inbox = self.inbox.lock().unwrap();
         inbox.refresh();
         self.note(|ledger| {
-            let mails = ledger.mails.iter().filter(|id| !inbox.times.contains_key(*id)).cloned();
-            let people: Vec<_> = ledger.signed_up.iter().cloned().collect();
-            let mails: Vec<_> = mails.map(|id| format!("mail {id}")).collect();
-            let codes = people.into_iter().filter(|email| inbox.code(email).is_none());
-            mails.into_iter().chain(codes.map(|email| format!("mail to {email}")).collect::<Vec<_>>()).collect()
+            let mails =
+                ledger.mails.iter().filter(|id| !inbox.times.contains_key(*id)).map(|id| format!("mail {id}"));
+            let people = ledger.signed_up.iter().filter(|email| !inbox.has_code(email));
+            mails.chain(people.map(|email| format!("mail to {email}"))).collect()
         })
     }
 

@@ -45,6 +45,11 @@ impl Inbox {
         }
     }
 
+    /// Of the mails that were read.
+    pub fn has_code(&self, email: &str) -> bool {
+        self.codes.contains_key(email)
+    }
+
     pub fn code(&mut self, email: &str) -> Option<String> {
         self.refresh();
         self.codes.get(email).cloned()
