@@ -91,6 +91,24 @@ impl Soak {
         (0..self.world.nodes.len()).map(ask).collect()
     }
 
+    /// A field of everything that a node lists, on all pages.
+    pub fn listed_at(&self, node: usize, path: &str, list: &str, field: &str) -> BTreeSet<String> {
+        let (mut there, mut cursor) = (BTreeSet::new(), String::new());
+        loop {
+            let path = format!("{path}?limit=200{cursor}");
+            let (status, said) = self.answer(node, &path, &self.bearer());
+            let said: Value = serde_json::from_slice(&said).unwrap_or_default();
+            if status != 200 {
+                self.wrong(format!("{path} at node {node} in the end: {status} {said}"));
+            }
+            there.extend(said[list].as_array().into_iter().flatten().map(|one| text(&one[field])));
+            match said["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return there,
+            }
+        }
+    }
+
     pub fn lost(&self, what: String) {
         self.tally(|tally| tally.lost.push(what));
     }
@@ -196,9 +214,8 @@ impl Soak {
     fn compare_apps(&self) {
         let (keys, deleted, renamed) =
             self.note(|ledger| (ledger.keys.clone(), ledger.deleted_keys.clone(), ledger.renamed));
-        for (node, said) in self.at_each(&format!("/apps/{}/keys", self.app)).iter().enumerate() {
-            let all = said["keys"].as_array().into_iter().flatten();
-            let there: BTreeSet<String> = all.map(|key| text(&key["id"])).collect();
+        for node in 0..self.world.nodes.len() {
+            let there = self.listed_at(node, &format!("/apps/{}/keys", self.app), "keys", "id");
             keys.difference(&there).for_each(|id| self.lost(format!("key {id} at node {node}")));
             deleted.intersection(&there).for_each(|id| self.wrong(format!("deleted key {id} at node {node}")));
             let more = there.difference(&keys).count() as u64;

@@ -112,29 +112,10 @@ impl Soak {
     pub fn compare_skills(&self) {
         let published = self.note(|ledger| ledger.published.clone());
         for node in 0..self.world.nodes.len() {
-            let there = self.versions_at(node);
+            let there = self.listed_at(node, "/skills/acme.pdf-tools/versions", "versions", "version");
             let missing: Vec<_> = published.difference(&there).collect();
             if !missing.is_empty() {
                 self.lost(format!("versions of the skill at node {node}: {missing:?}"));
-            }
-        }
-    }
-
-    /// All pages of the versions that a node lists.
-    fn versions_at(&self, node: usize) -> BTreeSet<String> {
-        let (mut there, mut cursor) = (BTreeSet::new(), String::new());
-        loop {
-            let path = format!("/skills/acme.pdf-tools/versions?limit=200{cursor}");
-            let (status, said) = self.answer(node, &path, &self.bearer());
-            let said: Value = serde_json::from_slice(&said).unwrap_or_default();
-            if status != 200 {
-                self.wrong(format!("{path} at node {node} in the end: {status} {said}"));
-            }
-            let versions = said["versions"].as_array().into_iter().flatten();
-            there.extend(versions.map(|version| text(&version["version"])));
-            match said["nextCursor"].as_str() {
-                Some(next) => cursor = format!("&cursor={next}"),
-                None => return there,
             }
         }
     }

@@ -93,7 +93,10 @@ struct Soak {
     /// A secret key of the app, and a publishable one.
     secret: String,
     public: String,
+    /// The webhook: its ID, its secret, and when it was created.
+    hook: String,
     hook_secret: String,
+    hook_since: String,
     /// A SCIM token of the organization, and a group.
     scim: String,
     group: String,
