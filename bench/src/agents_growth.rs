@@ -115,7 +115,7 @@ struct Question {
 
 const QUESTIONS: &[Question] = &[
     Question { name: "known wallet", requests: |place| place.lookups(wallet) },
-    Question { name: "other wallet", requests: |place| place.lookups(|number| format!("0x{number:040x}")) },
+    Question { name: "other wallet", requests: |place| place.lookups(other_wallet) },
     Question {
         name: "an agent",
         requests: |place| {
@@ -164,7 +164,7 @@ impl Place {
         for number in self.some().take(20) {
             let found = look(&wallet(number))?;
             ensure!(found["verified"] == true, "the wallet of agent {number}: {found}");
-            let other = look(&format!("0x{number:040x}"))?;
+            let other = look(&other_wallet(number))?;
             ensure!(other["verified"] == false, "a wallet of nobody: {other}");
         }
         let path = format!("/agent/list?orgId={}&limit=200", self.note.org);
@@ -177,6 +177,11 @@ impl Place {
 
 fn wallet(number: u64) -> String {
     format!("0x{:016x}{number:024x}", mixed(number, 3))
+}
+
+/// Of no agent.
+fn other_wallet(number: u64) -> String {
+    format!("0x{:016x}{number:024x}", mixed(number, 4))
 }
 
 fn fill(janua: &JanuaBinary, folder: &Path, count: u64) -> Result<Note> {

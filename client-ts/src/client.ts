@@ -247,10 +247,24 @@ export class Janua {
 
   /** Renews the tokens, once for all calls that need it. Answers whether the session lives. */
   #renew(used: string | undefined): Promise<boolean> {
-    const renew = () => this.#renewNow(used).finally(() => (this.#refreshing = undefined))
-    // Tabs that share a store take turns: a refresh token that is used twice ends the session.
+    return (this.#refreshing ??= this.#renewInTurn(used).finally(() => (this.#refreshing = undefined)))
+  }
+
+  /** Tabs that share a store take turns: a refresh token that is used twice ends the session. */
+  async #renewInTurn(used: string | undefined): Promise<boolean> {
     const { locks } = (globalThis as { navigator?: Partial<Navigator> }).navigator ?? {}
-    return (this.#refreshing ??= (async () => (locks ? await locks.request(`janua ${this.url}`, renew) : renew()))())
+    const renew = () => this.#renewNow(used)
+    if (!locks) return renew()
+    const name = `janua ${this.url}`
+    const first = await locks.request(name, { ifAvailable: true }, (lock) => (lock ? renew() : undefined))
+    return (
+      first ??
+      locks.request(name, async () => {
+        // What the other tab stored takes a moment to be read here.
+        for (let left = 10; this.#store && left > 0 && (await this.session())?.accessToken === used; left -= 1) await pause(20, undefined)
+        return renew()
+      })
+    )
   }
 
   async #renewNow(used: string | undefined): Promise<boolean> {

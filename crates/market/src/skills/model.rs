@@ -208,12 +208,27 @@ macro_rules! by_filter {
                 "skill_tag JOIN skill ON skill.id = skill_tag.skill_id",
                 "AND ($5 = '' OR skill.namespace = $5) AND skill_tag.tag = $6"
             ),
+            // A subquery of one value, so that no planner begins with the tag.
+            sorted!(
+                $column,
+                "skill",
+                "AND (SELECT 1 FROM skill_tag t WHERE t.tag = $6 AND t.skill_id = skill.id) = 1
+                 AND ($5 = '' OR skill.namespace = $5)"
+            ),
         ]
     };
 }
-const POPULAR: [&str; 3] = by_filter!("popularity");
-const RECENT: [&str; 3] = by_filter!("updated_at");
-const RATED: [&str; 3] = by_filter!("score");
+const POPULAR: [&str; 4] = by_filter!("popularity");
+const RECENT: [&str; 4] = by_filter!("updated_at");
+const RATED: [&str; 4] = by_filter!("score");
+
+fn statements(sort: Sort) -> [&'static str; 4] {
+    match sort {
+        Sort::Popular => POPULAR,
+        Sort::Recent => RECENT,
+        Sort::Rating => RATED,
+    }
+}
 
 /// The words of skills that a search finds: the rarest one leads, the others must be there, too.
 macro_rules! has_words {
@@ -253,6 +268,8 @@ const FOUND: &str = concat!(
      ORDER BY w.weight DESC, w.skill_id DESC LIMIT $3"
 );
 
+/// A tag of so many skills is common.
+const COMMON: u32 = 500;
 /// From so many on, words are not counted.
 const MANY: u32 = 2000;
 const TERMS: usize = 4;
@@ -308,20 +325,29 @@ impl Skill {
         if let Some(query) = &filter.query {
             return Self::search(db, filter, query, sort, below, most).await;
         }
-        let by = match sort {
-            Sort::Popular => POPULAR,
-            Sort::Recent => RECENT,
-            Sort::Rating => RATED,
-        };
-        let values = params![below.at, &below.id, most, filter.verified];
         let (namespace, tag) = (&filter.namespace, &filter.tag);
         if !tag.is_empty() {
-            return db.all(by[2], params![below.at, &below.id, most, filter.verified, namespace, tag]).await;
+            let is_common = namespace.is_empty() && Self::is_common(db, tag).await?;
+            return Self::tagged(db, filter, is_common, below, most).await;
         }
+        let by = statements(sort);
         if !namespace.is_empty() {
             return db.all(by[1], params![below.at, &below.id, most, filter.verified, namespace]).await;
         }
-        db.all(by[0], values).await
+        db.all(by[0], params![below.at, &below.id, most, filter.verified]).await
+    }
+
+    async fn is_common(db: &Db, tag: &str) -> db::Result<bool> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 AS one FROM skill_tag WHERE tag = $1 LIMIT $2) AS found";
+        let (count,): (i64,) = db.one(sql, params![tag, COMMON]).await?;
+        Ok(count >= i64::from(COMMON))
+    }
+
+    /// Those of a tag. Of a rare one, all are read and sorted; of a common one, the list of all is read until there are enough.
+    pub async fn tagged(db: &Db, filter: &Filter, is_common: bool, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        let sql = statements(filter.sort.unwrap_or(Sort::Popular))[if is_common { 3 } else { 2 }];
+        let values = params![below.at, &below.id, most, filter.verified, &filter.namespace, &filter.tag];
+        db.all(sql, values).await
     }
 
     async fn search(

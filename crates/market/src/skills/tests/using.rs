@@ -1,5 +1,8 @@
 //! Stars, installs, ratings, search.
+use kernel::{clock::Timestamp, http::Key};
+
 use super::actors::*;
+use crate::skills::model::{Filter, Skill, Sort};
 
 #[tokio::test]
 async fn stars_and_installs_count_once_and_equal_their_rows() {
@@ -149,6 +152,23 @@ async fn skills_are_listed_found_and_sorted() {
     assert_eq!(names("query=acme&sort=rating&limit=2").await.len(), 2);
     assert_eq!(names("tag=files").await, ["pdf-tools"]);
     assert_eq!(names("query=pdf&tag=files").await, ["pdf-tools"]);
+    // Both ways to read a tag find the same in the same order.
+    let mut tx = t.janua.db.begin().await.unwrap();
+    tx.exec(
+        "INSERT INTO skill_tag (tag, skill_id) SELECT 'shared', id FROM skill WHERE name <> 'pdf-tools'",
+        params![],
+    )
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    for sort in [Sort::Popular, Sort::Recent, Sort::Rating] {
+        let filter = Filter { sort: Some(sort), tag: "shared".into(), ..Filter::default() };
+        let top = Key { at: Timestamp(i64::MAX), id: String::new() };
+        let [rare, common] = [false, true].map(|is_common| Skill::tagged(&t.janua.db, &filter, is_common, &top, 2));
+        let ids = |found: db::Result<Vec<Skill>>| found.unwrap().iter().map(|skill| skill.id).collect::<Vec<_>>();
+        let (rare, common) = (ids(rare.await), ids(common.await));
+        assert_eq!((rare.len(), &rare), (2, &common), "{sort:?}");
+    }
     assert_eq!(names("namespace=acme").await.len(), 4);
     assert_eq!(names("namespace=other").await.len(), 0);
     assert_eq!(names("query=%21%21").await.len(), 0);
