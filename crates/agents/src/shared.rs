@@ -249,6 +249,11 @@ impl Selection {
         Ok(Self { owner: String::new(), org: org.to_string(), state, scope })
     }
 
+    /// The one of a list's two statements that reads it.
+    pub const fn statement(&self, [of_owner, of_org]: [&'static str; 2]) -> &'static str {
+        if self.org.is_empty() { of_owner } else { of_org }
+    }
+
     /// Reads one page of a list of machines.
     pub async fn list<T>(
         self,
@@ -265,10 +270,21 @@ impl Selection {
     }
 }
 
-/// The condition of a list: `$1` owner, `$2` organization, `$3` state, `$4` now, `$5` and `$6` the key, `$7` how many.
+/// The statements of a list, of an owner and of an organization: `$1` owner, `$2` organization, `$3` state, `$4` now, `$5` and
+/// `$6` the key, `$7` how many.
 #[macro_export]
 macro_rules! machines_of {
     ($columns:literal, $join:literal, $kind:literal) => {
+        [
+            $crate::machines_where!($columns, $join, $kind, "machine.owner_id = $1 AND $2 = ''"),
+            $crate::machines_where!($columns, $join, $kind, "machine.org_id = $2 AND $1 = ''"),
+        ]
+    };
+}
+
+#[macro_export]
+macro_rules! machines_where {
+    ($columns:literal, $join:literal, $kind:literal, $whose:literal) => {
         concat!(
             "SELECT machine.*, ",
             $columns,
@@ -276,9 +292,9 @@ macro_rules! machines_of {
             $join,
             " WHERE machine.kind = '",
             $kind,
-            "'
-               AND ($1 = '' OR machine.owner_id = $1) AND ($2 = '' OR machine.org_id = $2)
-               AND ($3 = '' OR $3 = CASE WHEN machine.state <> 'suspended' AND machine.expires_at IS NOT NULL
+            "' AND ",
+            $whose,
+            " AND ($3 = '' OR $3 = CASE WHEN machine.state <> 'suspended' AND machine.expires_at IS NOT NULL
                                           AND machine.expires_at <= $4 THEN 'expired' ELSE machine.state END)
                AND (machine.created_at, machine.id) < ($5, $6)
              ORDER BY machine.created_at DESC, machine.id DESC LIMIT $7"

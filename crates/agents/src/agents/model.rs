@@ -13,6 +13,12 @@ pub struct Agent {
     pub proven: bool,
 }
 
+const LIST: [&str; 2] = machines_of!(
+    "agent.namespace, agent.chain, agent.wallet, agent.proven",
+    "agent ON agent.machine_id = machine.id",
+    "agent"
+);
+
 impl FromRow for Agent {
     fn from_row(mut row: Row) -> db::Result<Self> {
         let machine = Machine::take(&mut row)?;
@@ -53,12 +59,7 @@ impl Agent {
     }
 
     pub async fn page(db: &Db, chosen: &Selection, now: Timestamp, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql = machines_of!(
-            "agent.namespace, agent.chain, agent.wallet, agent.proven",
-            "agent ON agent.machine_id = machine.id",
-            "agent"
-        );
         let Selection { owner, org, state, .. } = chosen;
-        db.all(sql, params![owner, org, state, now, below.at, &below.id, most]).await
+        db.all(chosen.statement(LIST), params![owner, org, state, now, below.at, &below.id, most]).await
     }
 }

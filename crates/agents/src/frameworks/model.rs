@@ -11,6 +11,12 @@ pub struct FrameworkAgent {
     pub version: Option<String>,
 }
 
+const LIST: [&str; 2] = machines_of!(
+    "framework_agent.framework, framework_agent.version",
+    "framework_agent ON framework_agent.machine_id = machine.id",
+    "framework"
+);
+
 impl FromRow for FrameworkAgent {
     fn from_row(mut row: Row) -> db::Result<Self> {
         let machine = Machine::take(&mut row)?;
@@ -33,12 +39,7 @@ impl FrameworkAgent {
     }
 
     pub async fn page(db: &Db, chosen: &Selection, now: Timestamp, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql = machines_of!(
-            "framework_agent.framework, framework_agent.version",
-            "framework_agent ON framework_agent.machine_id = machine.id",
-            "framework"
-        );
         let Selection { owner, org, state, .. } = chosen;
-        db.all(sql, params![owner, org, state, now, below.at, &below.id, most]).await
+        db.all(chosen.statement(LIST), params![owner, org, state, now, below.at, &below.id, most]).await
     }
 }

@@ -95,6 +95,8 @@ pub struct McpServer {
     pub next_check_at: Option<Timestamp>,
 }
 
+pub const LIST: [&str; 2] = machines_of!("mcp_server.*", "mcp_server ON mcp_server.machine_id = machine.id", "mcp");
+
 impl FromRow for McpServer {
     fn from_row(mut row: Row) -> db::Result<Self> {
         Ok(Self {
@@ -230,9 +232,8 @@ impl McpServer {
     }
 
     pub async fn page(db: &Db, chosen: &Selection, now: Timestamp, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql = machines_of!("mcp_server.*", "mcp_server ON mcp_server.machine_id = machine.id", "mcp");
         let Selection { owner, org, state, .. } = chosen;
-        db.all(sql, params![owner, org, state, now, below.at, &below.id, most]).await
+        db.all(chosen.statement(LIST), params![owner, org, state, now, below.at, &below.id, most]).await
     }
 
     /// Deletes the published versions of a server.

@@ -624,3 +624,24 @@ async fn the_registry_answers_what_its_description_requires() {
     assert_eq!(one["server"]["version"], "1.1.0");
     t.finish().await;
 }
+
+struct Step {
+    detail: String,
+}
+db::row!(Step { detail });
+
+/// Agents and framework agents are listed by the same statements.
+#[tokio::test]
+async fn lists_are_read_along_an_index() {
+    let t = start().await;
+    // PostgreSQL chooses by the size of a table, and there is nothing in this one.
+    if std::env::var("TEST_DATABASE_URL").is_err() {
+        for (sql, index) in crate::mcp::model::LIST.into_iter().zip(["machine_of_owner", "machine_of_org"]) {
+            let sql: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
+            let steps: Vec<Step> = t.janua.db.all(sql, params!["", "", "", 0_i64, 0_i64, "", 5_i64]).await.unwrap();
+            let plan = steps.into_iter().map(|step| step.detail).collect::<Vec<_>>().join("; ");
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+    t.finish().await;
+}
