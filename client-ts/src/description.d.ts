@@ -22490,7 +22490,7 @@ export interface problems {
     };
     "/auth/verify": {
         get: { 400: "invalid"; 401: "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "captcha_required"; 410: "token_spent"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "captcha_required" | "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 410: "token_spent"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "captcha_not_solved" | "invalid" | "malformed"; 401: "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "captcha_required" | "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 410: "token_spent"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/oauth/authorize": {
         get: { 401: "invalid_client" | "invalid_token"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "app_key_mismatch" | "blocked_from_app" | "captcha_required" | "insufficient_scope"; 429: "rate_limited"; 500: "server_error"; 503: "temporarily_unavailable"; 507: "server_error" };

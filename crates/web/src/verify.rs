@@ -19,7 +19,7 @@ use minijinja::context;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
-    enter::{ToAdmit, Visitor},
+    enter::{NOT_SOLVED, ToAdmit, Visitor},
     once::{self, TOKEN_SPENT},
     sessions::sign_in::Typed,
 };
@@ -49,7 +49,7 @@ pub fn routes() -> Routes {
         .answers::<String>(403, HTML)
         .answers::<String>(410, HTML)
         .answers_nothing(303)
-        .fails(&[TOKEN_SPENT])
+        .fails(&[NOT_SOLVED, TOKEN_SPENT])
 }
 
 #[derive(Deserialize, JsonSchema)]
