@@ -165,7 +165,7 @@ impl Place {
             let found = look(&wallet(number))?;
             ensure!(found["verified"] == true, "the wallet of agent {number}: {found}");
             let other = look(&other_wallet(number))?;
-            ensure!(other["verified"] == false, "a wallet of nobody: {other}");
+            ensure!(other["verified"] == false, "a wallet of no agent: {other}");
         }
         let path = format!("/agent/list?orgId={}&limit=200", self.note.org);
         let listed = ask(address, "GET", &path, &Who::with(&self.token), &Value::Null)?;

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The API has no route that only confirms. This one looks at the proof before anything else, and what is proven counts in the
-/// session for ten minutes. It stores nothing but a challenge that nobody uses.
+/// session for ten minutes. All that it stores is a challenge, which expires unused.
 const ROUTE: &str = "/auth/passkey/register-options";
 
 /// How it refuses when the proof was good.

@@ -21,8 +21,9 @@ use super::{
 };
 use crate::{
     deployments::{
-        Begin, Commit, Deployment, DeploymentId, Failure, SourceKind, Status as DeploymentStatus, Target, Unpacker,
-        Unpackers, begin_at_host, complete_received, events::DeploymentExpired, fail, receive_within,
+        Begin, Commit, Deployment, DeploymentId, Failure, INTERRUPTED, SourceKind, Status as DeploymentStatus,
+        Target, Unpacker, Unpackers, begin_at_host, complete_received, events::DeploymentExpired, fail,
+        receive_within,
     },
     edge::site,
 };
@@ -227,7 +228,7 @@ async fn deployed_before(
         (DeploymentStatus::Ready, _) => known.expired_at.is_none(),
         (DeploymentStatus::Canceled, _) => true,
         (DeploymentStatus::Failed, Some(error)) => {
-            ![UNAVAILABLE.name, "interrupted", "internal", "unavailable", "storage_full"]
+            ![UNAVAILABLE.name, INTERRUPTED.name, "internal", "unavailable", "storage_full"]
                 .contains(&error.code.as_str())
         }
         _ => false,

@@ -99,8 +99,8 @@ impl Counters {
     pub fn gap(&mut self, scope: &str, change: Change) {
         let Change { day, gap, by } = change;
         *self.gaps.entry((scope.to_owned(), day, gap)).or_default() += by;
-        let nobody = PeopleOfDay { day, seen: 0, new: 0 };
-        let active = self.active.entry((scope.to_owned(), day)).or_insert(nobody);
+        let empty = PeopleOfDay { day, seen: 0, new: 0 };
+        let active = self.active.entry((scope.to_owned(), day)).or_insert(empty);
         active.seen += by;
         match gap {
             0 => active.new += by,

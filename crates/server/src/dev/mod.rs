@@ -347,7 +347,7 @@ async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, idle_life: Duration
                 ("clock", to) => {
                     let before = Timestamp(clock.load(Relaxed));
                     match moved(&clock, to.trim()) {
-                        // Nobody used one meanwhile.
+                        // The clock moved at once, so no session was used in between.
                         Ok(now) => json!({ "now": now, "sessionsEnded": now.since(before) >= idle_life }),
                         Err(wrong) => json!({ "error": wrong.to_string() }),
                     }
