@@ -1,7 +1,7 @@
 //! The commands for developers, against a running server.
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -88,6 +88,29 @@ fn ran(mut command: Command) -> Ran {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs a command on a terminal of its own, and types once it asks. What the terminal shows in the end.
+fn on_a_terminal(machine: &Machine, arguments: &str, question: &str, typed: &str) -> String {
+    let environment = machine.command(&[]);
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &format!("{JANUA} {arguments}"), "/dev/null"]);
+    command.current_dir(machine.work()).env_clear().env("TERM", "xterm");
+    command.envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script, of util-linux");
+    let (mut shown, mut said) = (vec![], child.stdout.take().unwrap());
+    while !String::from_utf8_lossy(&shown).contains(question) {
+        let mut some = [0; 256];
+        let count = said.read(&mut some).unwrap();
+        assert_ne!(count, 0, "it does not ask: {}", String::from_utf8_lossy(&shown));
+        shown.extend(&some[..count]);
+    }
+    let mut keys = child.stdin.take().unwrap();
+    writeln!(keys, "{typed}").unwrap();
+    said.read_to_end(&mut shown).unwrap();
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    assert!(child.wait().unwrap().success(), "{shown}");
+    shown
 }
 
 fn serve(folder: &Path) -> Server {
@@ -186,10 +209,11 @@ fn a_refusal_says_how_to_go_on() {
         assert_eq!(stale.code, 4, "{register:?}: the session has proven nothing: {}", stale.err);
         assert!(stale.err.contains("JANUA_TOKEN to an access token of a sign-in"), "{register:?}: {}", stale.err);
     }
-    // What the command asks for on a terminal. Passkeys are off at an IP address; the proof counts all the same.
-    let password = format!("password={PASSWORD}");
-    machine.run(&["api", "POST", "/auth/passkey/register-options", "-f", &password]);
-    machine.run(&["agents", "register", "Helper", "--framework", "langgraph"]).well();
+    // On a terminal the command asks for the password, and does not show it.
+    let shown = on_a_terminal(&machine, "agents register Helper --framework langgraph", "Password: ", PASSWORD);
+    assert!(shown.contains("clientSecret") || shown.contains("Client secret"), "{shown}");
+    assert!(!shown.contains(PASSWORD), "{shown}");
+    machine.run(&["mcp", "register", "weather", "--domain", "example.com"]).well();
 
     // A folder is bound to the ID, which a secret key needs.
     machine.run(&["use", "default", "--app", "Shop"]).well();

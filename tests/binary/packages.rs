@@ -54,6 +54,7 @@ fn a_binary_becomes_packages_with_checksums_and_a_parts_list() {
         ("-rw-r--r-- root/root", "./lib/systemd/system/janua.service"),
         ("-rw-r----- root/root", "./etc/janua/janua.toml"),
         ("-rw-r--r-- root/root", "./usr/share/doc/janua/copyright"),
+        ("-rw-r--r-- root/root", "./usr/share/doc/janua/THIRD-PARTY-NOTICES.txt.gz"),
     ] {
         let is_there = contents.lines().any(|line| line.starts_with(mode) && line.ends_with(path));
         assert!(is_there, "{mode} {path} in\n{contents}");
@@ -96,6 +97,17 @@ fn a_binary_becomes_packages_with_checksums_and_a_parts_list() {
     assert_eq!(rustls["hashes"][0]["content"].as_str().map(str::len), Some(64), "{rustls}");
     assert!(rustls["licenses"][0]["expression"].is_string(), "{rustls}");
     assert!(find("openidconnect").is_none(), "only tests need it");
+    // Every library of the list is named among the notices, with a text that its license asks for.
+    let notices =
+        printed(Command::new("gzip").args(["-dc"]).arg(root.join("usr/share/doc/janua/THIRD-PARTY-NOTICES.txt.gz")));
+    for part in parts.iter().filter(|part| part["hashes"].is_array()) {
+        let (name, version) = (part["name"].as_str().unwrap(), part["version"].as_str().unwrap());
+        let is_free = ["CC0-1.0", "0BSD", "MIT-0", "Unlicense"];
+        let licence = part["licenses"][0]["expression"].as_str().unwrap();
+        let is_named = notices.contains(&format!("{name} {version}"));
+        assert!(is_named || is_free.iter().any(|free| licence.contains(free)), "{name} {version}, {licence}");
+    }
+    assert!(notices.contains("aws-lc-sys"), "libraries in C come with the crate that builds them");
     let known: Vec<&Value> =
         parts.iter().map(|part| &part["bom-ref"]).chain([&bom["metadata"]["component"]["bom-ref"]]).collect();
     for needs in bom["dependencies"].as_array().unwrap() {
@@ -105,7 +117,7 @@ fn a_binary_becomes_packages_with_checksums_and_a_parts_list() {
 
     let listed =
         printed(Command::new("tar").arg("-tzf").arg(out.join(format!("janua-{version}-linux-amd64.tar.gz"))));
-    for file in ["janua", "LICENSE", "deploy/janua.service"] {
+    for file in ["janua", "LICENSE", "THIRD-PARTY-NOTICES.txt", "deploy/janua.service"] {
         assert!(listed.contains(&format!("janua-{version}-linux-amd64/{file}\n")), "{file} in {listed}");
     }
 }
@@ -129,7 +141,7 @@ fn a_static_binary_needs_no_library_and_gets_a_folder_for_an_image() {
     };
     let said = printed(&mut dist(&binary));
     assert!(said.contains("static: it needs no C library"), "{said}");
-    for file in ["janua", "Containerfile", "ca-certificates.crt", "data"] {
+    for file in ["janua", "Containerfile", "ca-certificates.crt", "data", "LICENSE", "THIRD-PARTY-NOTICES.txt"] {
         assert!(out.join("image").join(file).exists(), "{file} in the image folder");
     }
     let is_deb = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, factors::Whole},
-    enter::{AnySession, Delivery, Granted, NotAdmitted, RefreshToken, cookies, may_use_cookie},
+    enter::{AnySession, Delivery, Granted, NotAdmitted, RefreshToken, Session, ToAdmit, cookies, may_use_cookie},
     events::{self, By, happenings::SessionRevoked},
     orgs::Membership,
     sessions::{
@@ -25,7 +25,12 @@ use tenancy::{
     },
 };
 
-use crate::{BODY, device, events::RefreshTokenReused, trusted};
+use crate::{
+    BODY, device,
+    events::RefreshTokenReused,
+    proof::{self, Fresh},
+    trusted,
+};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -33,6 +38,9 @@ pub fn routes() -> Routes {
         .get("/auth/me", me, "the authenticated user")
         .post("/auth/refresh", refresh, "rotate the refresh token, issue a new access token")
         .answers::<SignedIn>(200, "application/json")
+        .post("/auth/reauthenticate", reauthenticate, "confirm that it is you, for what needs a recent proof")
+        .answers_nothing(204)
+        .fails(&proof::REFUSALS)
         .post("/auth/logout", logout, "invalidate the current session")
         .answers_nothing(204)
         .get("/auth/sessions", list_sessions, "the user's active sessions")
@@ -74,6 +82,18 @@ async fn refresh(
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id.to_string());
     let person = turn(&janua, &visitor.by, (id, generation), through.as_deref(), delivery).await?;
     person.ok_or(UNAUTHENTICATED)?.answer(&janua)
+}
+
+/// What is proven here counts in the session for ten minutes, for all routes that ask for it. Without a proof in the request it
+/// answers 204 where the session has a fresh one, and otherwise names what would do.
+async fn reauthenticate(
+    State(janua): State<Janua>,
+    ToAdmit(visitor): ToAdmit,
+    session: Session,
+    MaybeJson(fresh): MaybeJson<Fresh>,
+) -> Result<StatusCode> {
+    fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Gives the next refresh token for one that was shown, to whoever holds the session; nothing when it is worth nothing.

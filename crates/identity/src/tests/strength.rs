@@ -37,6 +37,58 @@ async fn acts(t: &TestJanua, person: &Person, passkey: &str, proof: &Value) -> V
 }
 
 #[tokio::test]
+async fn a_proof_alone_counts_for_ten_minutes_in_its_session() {
+    let t = start().await;
+    let ada = signed_in(&t, ADA).await;
+    let other = Person::of(&login(&t, ADA, PASSWORD).await);
+    let reauthenticate = "/auth/reauthenticate";
+    assert_eq!(t.post(reauthenticate).await.status, 401);
+    assert_eq!(ada.asks(t.post(reauthenticate)).await.status, 204, "the sign-in was just now");
+    t.advance(Duration::from_mins(11));
+    let stale = ada.asks(t.post(reauthenticate)).await;
+    assert_eq!(stale.refusal(), (403, "reauthentication_required"));
+    assert_eq!(stale.body["methods"], json!(["password"]));
+    let wrong = ada.asks(t.post(reauthenticate).json(&json!({ "password": "not it at all" }))).await;
+    assert_eq!(wrong.refusal(), (403, "wrong_password"));
+    let right = ada.asks(t.post(reauthenticate).json(&json!({ "password": PASSWORD }))).await;
+    assert_eq!((right.status, right.text.as_str()), (204, ""));
+    let set_up = |person: &Person| person.asks(t.post("/auth/2fa/setup"));
+    assert_eq!(set_up(&other).await.refusal(), (403, "reauthentication_required"), "another session proved nothing");
+    assert_eq!(set_up(&ada).await.status, 200);
+    t.advance(Duration::from_mins(11));
+    assert_eq!(set_up(&ada).await.refusal(), (403, "reauthentication_required"));
+    // A password is weaker than a second factor.
+    let bob = careful(&t, "bob@example.com").await;
+    t.advance(Duration::from_mins(11));
+    let weak = bob.person.asks(t.post(reauthenticate).json(&json!({ "password": PASSWORD }))).await;
+    assert_eq!(weak.refusal(), (403, "reauthentication_required"));
+    let strong = bob.person.asks(t.post(reauthenticate).json(&json!({ "code": bob.code(&t) }))).await;
+    assert_eq!(strong.status, 204);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn wrong_proofs_run_out_of_tries() {
+    let t = start().await;
+    let ada = signed_in(&t, ADA).await;
+    t.advance(Duration::from_mins(11));
+    let wrong = json!({ "password": "not it at all" });
+    let mut closed = false;
+    for _ in 0..20 {
+        let refused = ada.asks(t.post("/auth/reauthenticate").json(&wrong)).await;
+        match refused.refusal() {
+            (403, "wrong_password") => assert!(!closed, "{}", refused.text),
+            (403, "captcha_required") | (429, "rate_limited") => closed = true,
+            _ => panic!("{}", refused.text),
+        }
+    }
+    assert!(closed, "a stolen session is no way to guess the password");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn a_mailed_link_is_not_enough_for_somebody_with_a_password() {
     let t = start().await;
     member(&t, ADA).await;
