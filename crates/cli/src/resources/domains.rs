@@ -68,7 +68,7 @@ pub async fn run(server: &Server, command: &Domains) -> Result<()> {
                 ("redirectTo", some(redirect_to.as_ref())),
             ]);
             show(&server.post("/domains/onboard", new).await?);
-            server.out.note("\nCreate these records, then run `janua domains check DOMAIN`.");
+            server.out.note(&format!("\nCreate these records, then run `janua domains check {domain}`."));
         }
         Domains::Check { domain } => {
             show(&server.ask(Method::POST, &format!("{}/check", of(domain)), None).await?);
