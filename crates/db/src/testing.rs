@@ -1,4 +1,4 @@
-//! A fresh database for each test: a SQLite file, or a copy of a migrated PostgreSQL template.
+//! A fresh database for each test: a copy of a migrated SQLite file or of a migrated PostgreSQL template.
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering::Relaxed},
@@ -11,6 +11,8 @@ use crate::{Db, Durability};
 
 /// 2026-01-31T10:00:00.000Z, in milliseconds since 1970: when the schema of every test was made.
 pub const START: i64 = 1_769_853_600_000;
+
+const FILE: &str = "test.db";
 
 /// Connections of each database; few, because many tests run at once.
 const CONNECTIONS: usize = 8;
@@ -38,9 +40,9 @@ impl TestDb {
     pub async fn migrated() -> Self {
         match server() {
             None => {
-                let fresh = Self::empty().await;
-                fresh.db.migrate(START).await.unwrap();
-                fresh
+                let folder = tempfile::tempdir().unwrap();
+                std::fs::write(folder.path().join(FILE), &*migrated_file().await).unwrap();
+                Self::file_in(folder, Durability::Off).await
             }
             Some(server) => {
                 let template = template(&server).await;
@@ -59,8 +61,11 @@ impl TestDb {
 
     /// A SQLite file, also when the run is on PostgreSQL.
     pub async fn sqlite(durability: Durability) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("test.db").display());
+        Self::file_in(tempfile::tempdir().unwrap(), durability).await
+    }
+
+    async fn file_in(folder: tempfile::TempDir, durability: Durability) -> Self {
+        let url = format!("sqlite:{}", folder.path().join(FILE).display());
         let db = Db::open(&url, 1, durability).await.unwrap();
         Self { db, url, kept: Place::Folder(Arc::new(folder)) }
     }
@@ -114,6 +119,24 @@ fn within(server: &str, name: &str) -> String {
     let (address, query) = server.split_once('?').map_or((server, String::new()), |(a, q)| (a, format!("?{q}")));
     let (host, _) = address.rsplit_once('/').expect("TEST_DATABASE_URL ends with /database");
     format!("{host}/{name}{query}")
+}
+
+/// A migrated SQLite file, which is made once for each test program.
+async fn migrated_file() -> Arc<[u8]> {
+    static MADE: Mutex<Option<Arc<[u8]>>> = Mutex::const_new(None);
+    let mut made = MADE.lock().await;
+    if let Some(file) = &*made {
+        return file.clone();
+    }
+    let first = TestDb::sqlite(Durability::Off).await;
+    first.db.migrate(START).await.unwrap();
+    let folder = first.folder().expect("a SQLite file");
+    let whole = folder.join("whole.db");
+    let connection = rusqlite::Connection::open(folder.join(FILE)).unwrap();
+    connection.execute("VACUUM INTO ?1", [whole.to_str().expect("a path of letters")]).unwrap();
+    let file: Arc<[u8]> = std::fs::read(whole).unwrap().into();
+    *made = Some(file.clone());
+    file
 }
 
 /// The name of the template, which is made once for each test program.
