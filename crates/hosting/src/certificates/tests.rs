@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use db::Notice;
+use futures_util::FutureExt as _;
 use identity::testing::{Person, signed_in};
 use kernel::{
     clock::Clock,
@@ -24,7 +26,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::zone::{UpdatedZone, Zone};
+use super::{
+    Keyring,
+    zone::{UpdatedZone, Zone},
+};
 use crate::{
     edge,
     settings::{Challenge, Directory, DnsDriver, Port, Settings},
@@ -206,6 +211,58 @@ async fn a_domain_gets_its_certificate_and_is_served_over_tls() {
     assert!(place.connect("shop.example.test").await.is_err());
     let left: Vec<(String,)> = place.t.janua.db.all("SELECT name FROM certificate", vec![]).await.unwrap();
     assert!(left.is_empty());
+    place.finish().await;
+}
+
+/// Browsers open a name while it waits for its certificate: a node that has just found none must not keep that beyond the
+/// moment when there is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_was_opened_too_early_is_served_as_soon_as_it_has_a_certificate() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    let (janua, name) = (place.t.janua.clone(), "shop.example.test");
+    let keyring = janua.own::<Arc<Keyring>>().clone();
+    let mut opened = Box::pin(keyring.has(&janua, name));
+    assert!((&mut opened).now_or_never().is_none(), "it reads the database");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let active = place.check(name).await;
+    assert_eq!(active["status"], "active", "{active}");
+    opened.await;
+    place.connect(name).await.expect("it is active");
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_succeeds_while_certificates_of_other_names_change() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    let active = place.check("shop.example.test").await;
+    assert_eq!(active["status"], "active", "{active}");
+    let keyring = place.t.janua.own::<Arc<Keyring>>().clone();
+    let (is_over, others) = (Arc::new(AtomicBool::new(false)), keyring.clone());
+    let stop = is_over.clone();
+    let orders = std::thread::spawn(move || {
+        for number in 0.. {
+            let body = format!("n{number}.example.test");
+            others.hear(&Notice::News { topic: super::model::TOPIC.into(), body });
+            if stop.load(SeqCst) {
+                return;
+            }
+        }
+    });
+    for _ in 0..20 {
+        // Every certificate is read from the database again.
+        keyring.hear(&Notice::StartOver);
+        let served = place.connect("shop.example.test").await;
+        if let Err(error) = served {
+            is_over.store(true, SeqCst);
+            panic!("it has a certificate: {error}");
+        }
+    }
+    is_over.store(true, SeqCst);
+    orders.join().unwrap();
     place.finish().await;
 }
 
