@@ -1,8 +1,7 @@
 //! Deployments while the server is killed: what is served is one whole deployment, and never an older one than was
 //! acknowledged.
 use std::{
-    fs,
-    io::{self, Read as _, Write as _},
+    fs, io,
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::Command,
@@ -29,6 +28,11 @@ const PASSWORD: &str = "correct horse battery staple";
 pub fn send(to: SocketAddr, head: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    exchange(&mut stream, head, body)
+}
+
+/// The same on a connection that is there.
+pub fn exchange(mut stream: impl io::Read + io::Write, head: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
     stream.write_all(format!("{head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes())?;
     stream.write_all(body)?;
     let mut answer = vec![];

@@ -23,10 +23,10 @@ struct State {
     connections: AtomicU64,
     /// Every connection is closed, and so is each new one.
     cut: AtomicBool,
-    /// Where new connections lead to.
+    /// Where new connections lead to: one place, or several, separated by commas, that take turns.
     other: Mutex<String>,
     /// Both ends of what is open, by number.
-    open: Mutex<HashMap<u64, [TcpStream; 2]>>,
+    open: Mutex<HashMap<usize, [TcpStream; 2]>>,
 }
 
 pub struct Wire {
@@ -41,12 +41,14 @@ impl Wire {
         let state = Arc::new(State { other: Mutex::new(other.to_owned()), ..State::default() });
         let shared = state.clone();
         thread::spawn(move || {
-            for (number, near) in (0..).zip(listener.incoming().map_while(Result::ok)) {
+            for (number, near) in (0_usize..).zip(listener.incoming().map_while(Result::ok)) {
                 if shared.cut.load(SeqCst) {
                     continue;
                 }
                 let other = shared.other.lock().expect("a place").clone();
-                let Ok(far) = TcpStream::connect(other) else { continue };
+                let places: Vec<&str> = other.split(',').collect();
+                let mut turns = places.iter().cycle().skip(number % places.len()).take(places.len());
+                let Some(far) = turns.find_map(|place| TcpStream::connect(place).ok()) else { continue };
                 let _ = (near.set_nodelay(true), far.set_nodelay(true));
                 let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
                 let (near_too, far_too) = (copy(&near), copy(&far));

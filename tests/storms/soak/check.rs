@@ -91,17 +91,22 @@ impl Soak {
         (0..self.world.nodes.len()).map(ask).collect()
     }
 
-    /// A field of everything that a node lists, on all pages.
+    /// A field of everything that a node lists.
     pub fn listed_at(&self, node: usize, path: &str, list: &str, field: &str) -> BTreeSet<String> {
-        let (mut there, mut cursor) = (BTreeSet::new(), String::new());
+        self.rows_at(node, &format!("{path}?limit=200"), list).iter().map(|one| text(&one[field])).collect()
+    }
+
+    /// Everything that a node lists, on all pages.
+    pub fn rows_at(&self, node: usize, path: &str, list: &str) -> Vec<Value> {
+        let (mut there, mut cursor) = (vec![], String::new());
         loop {
-            let path = format!("{path}?limit=200{cursor}");
+            let path = format!("{path}{cursor}");
             let (status, said) = self.answer(node, &path, &self.bearer());
             let said: Value = serde_json::from_slice(&said).unwrap_or_default();
             if status != 200 {
                 self.wrong(format!("{path} at node {node} in the end: {status} {said}"));
             }
-            there.extend(said[list].as_array().into_iter().flatten().map(|one| text(&one[field])));
+            there.extend(said[list].as_array().into_iter().flatten().cloned());
             match said["nextCursor"].as_str() {
                 Some(next) => cursor = format!("&cursor={next}"),
                 None => return there,
@@ -128,6 +133,8 @@ impl Soak {
         self.compare_agents();
         self.compare_directory();
         self.compare_skills();
+        self.compare_payments(&mut dice);
+        self.compare_domains();
         self.compare_sites(&mut dice);
         self.compare_people(&mut dice);
         for line in self.world.panics() {
@@ -144,7 +151,7 @@ impl Soak {
         let strangers = soaked.filter(|(id, _)| !known.contains(*id)).count();
         let allowed = self.tally(|tally| {
             tally.again.insert("mails under their Message-ID", again);
-            tally.answers_lost
+            tally.answers_lost(Area::Mail)
         });
         if strangers as u64 > allowed {
             self.wrong(format!("{strangers} mails were sent under IDs that no answer named"));
@@ -187,10 +194,19 @@ impl Soak {
         };
         let (keys, deployed) = self.note(|ledger| (ledger.keys.len() as u64, ledger.deployed.len() as u64));
         let bytes: usize = self.note(|ledger| ledger.objects.values().map(|(length, _)| length).sum());
-        let least = [("api_calls", used), ("keys", keys), ("deploys", deployed), ("storage_bytes", bytes as u64)];
+        let domains = self.note(|ledger| ledger.domains.values().filter(|one| one.is_there()).count() as u64);
+        let least = [
+            ("api_calls", used),
+            ("keys", keys),
+            ("domains", domains),
+            ("deploys", deployed),
+            ("storage_bytes", bytes as u64),
+        ];
         for (name, least) in least {
             let said: Vec<_> = meters.iter().map(|said| value(said, name)).collect();
-            let is_exact = ["api_calls", "keys"].contains(&name) && self.tally(|tally| tally.answers_lost == 0);
+            let counts = [("api_calls", Area::Usage), ("keys", Area::Apps), ("domains", Area::Domains)];
+            let counted = counts.into_iter().find(|(exact, _)| *exact == name);
+            let is_exact = counted.is_some_and(|(_, area)| self.tally(|tally| tally.answers_lost(area) == 0));
             let is_right = said.iter().all(|one| if is_exact { *one == Some(least) } else { *one >= Some(least) });
             if !is_right || said.iter().any(|one| *one != said[0]) {
                 self.wrong(format!("the quota {name} is {said:?}, acknowledged is {least}"));
@@ -219,7 +235,7 @@ impl Soak {
             keys.difference(&there).for_each(|id| self.lost(format!("key {id} at node {node}")));
             deleted.intersection(&there).for_each(|id| self.wrong(format!("deleted key {id} at node {node}")));
             let more = there.difference(&keys).count() as u64;
-            if more > self.tally(|tally| tally.answers_lost) {
+            if more > self.tally(|tally| tally.answers_lost(Area::Apps)) {
                 self.wrong(format!("{more} keys at node {node} that no answer named"));
             }
         }

@@ -22,18 +22,24 @@ pub enum Fault {
     Store,
     Mail,
     Receiver,
+    /// The name server is silent.
+    Names,
+    /// The certificate authority.
+    Authority,
     /// The machine ran something else for a while. It is not drawn.
     Pause,
 }
 
 impl Fault {
-    /// Whether a request may fail under it. A mail server or receiver that is away delays what is sent, and no request.
+    /// Whether a request may fail under it. Without a mail server, a receiver or a certificate
+    /// authority something comes later, and no request fails.
     fn excuses(self, area: Area, node: Option<usize>) -> bool {
         match self {
             Self::Kill(dead) | Self::Restart(dead) => node == Some(dead),
             Self::Stop | Self::FailOver | Self::Pause => true,
             Self::Store => matches!(area, Area::Storage | Area::Deploys | Area::Sites | Area::Skills),
-            Self::Mail | Self::Receiver => false,
+            Self::Names => area == Area::Domains,
+            Self::Mail | Self::Receiver | Self::Authority => false,
         }
     }
 
@@ -46,6 +52,8 @@ impl Fault {
             Self::Store => "object store away",
             Self::Mail => "mail server away",
             Self::Receiver => "receiver away",
+            Self::Names => "name server silent",
+            Self::Authority => "certificate authority away",
             Self::Pause => "machine busy with other work",
         }
     }
@@ -128,20 +136,24 @@ impl Turn {
         let millis = |dice: &mut Dice, from: u64, to: u64| Duration::from_millis(from + dice.roll(to - from));
         let (calm, mut away) = (millis(dice, 2000, 6000), millis(dice, 500, 6000));
         let node = usize::try_from(dice.roll(nodes as u64)).unwrap();
-        let faults = match dice.roll(if postgres { 9 } else { 6 }) {
+        let faults = match dice.roll(if postgres { 11 } else { 8 }) {
             0 | 1 => vec![Fault::Kill(node)],
             2 => (0..nodes).map(|turn| Fault::Restart((node + turn) % nodes)).collect(),
             3 => vec![Fault::Restart(node)],
             4 => vec![Fault::Mail],
             5 => vec![Fault::Receiver],
-            6 => vec![Fault::Store],
-            7 => vec![Fault::Stop],
+            6 => vec![Fault::Names],
+            7 => vec![Fault::Authority],
+            8 => vec![Fault::Store],
+            9 => vec![Fault::Stop],
             _ => vec![Fault::FailOver],
         };
         let beside = match dice.roll(9) {
             0 => Some(Fault::Mail),
             1 => Some(Fault::Receiver),
-            2 if postgres => Some(Fault::Store),
+            2 => Some(Fault::Names),
+            3 => Some(Fault::Authority),
+            4 if postgres => Some(Fault::Store),
             _ => None,
         };
         let beside = beside.filter(|beside| !faults.contains(beside));
@@ -204,6 +216,8 @@ impl Soak {
             Fault::Store => cut(&world.store.as_ref().unwrap().wire),
             Fault::Mail => cut(&world.mail),
             Fault::Receiver => cut(&world.hooks),
+            Fault::Names => world.names.hush(away),
+            Fault::Authority => cut(&world.names.wire),
             Fault::Pause => {}
         }
         let ended = Instant::now();

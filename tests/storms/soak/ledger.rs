@@ -23,6 +23,57 @@ pub struct Agent {
     pub is_deleted: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum DomainState {
+    Claimed,
+    Active,
+    /// Its removal was asked for.
+    Leaving,
+    Removed,
+}
+
+/// A name of the app.
+#[derive(Clone)]
+pub struct Domain {
+    pub state: DomainState,
+    pub since: Instant,
+    /// Another app has claimed it as well.
+    pub is_contested: bool,
+}
+
+impl Domain {
+    pub fn is_there(&self) -> bool {
+        matches!(self.state, DomainState::Claimed | DomainState::Active)
+    }
+}
+
+/// An organization that buys plans.
+#[derive(Clone)]
+pub struct Buyer {
+    pub org: String,
+    pub plan: &'static str,
+    /// Another plan that may have taken effect without an answer, or may not.
+    pub perhaps: Option<&'static str>,
+    pub status: &'static str,
+    /// It ends with the period.
+    pub ends: bool,
+    /// Changes to the smaller plan with the end of the period.
+    pub shrinks: bool,
+    /// Subscriptions that it had, and invoices that it paid.
+    pub subscriptions: u64,
+    pub invoices: u64,
+    /// None where an answer was lost.
+    pub apps: Option<u64>,
+}
+
+/// A payment of a customer to the merchant.
+#[derive(Clone)]
+pub struct Payment {
+    pub id: String,
+    pub amount: u64,
+    pub refunded: u64,
+}
+
 #[derive(Default)]
 pub struct Ledger {
     /// Emails that signed up; each gets a mail.
@@ -54,14 +105,23 @@ pub struct Ledger {
     pub unseated: BTreeSet<String>,
     /// Versions of the skill.
     pub published: BTreeSet<String>,
+    pub buyers: Vec<Buyer>,
+    /// Changes of plans and cancellations.
+    pub plan_changes: u64,
+    pub cancellations: u64,
+    pub payments: Vec<Payment>,
+    /// Names that were begun.
+    pub domain_names: u64,
+    pub domains: BTreeMap<String, Domain>,
 }
 
 impl fmt::Display for Ledger {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let domains = |state| self.domains.values().filter(|domain| domain.state == state).count();
         let sign_ins: u64 = self.people.iter().map(|person| person.sign_ins).sum();
         write!(
             out,
-            "{} sign-ups, {sign_ins} sign-ins, {} sessions ended, {} keys created and {} of them deleted, {} usage events, {} objects and {} deleted, {} deployments, {} mails, {} agents and {} deleted, {} users by SCIM, {} versions of a skill",
+            "{} sign-ups, {sign_ins} sign-ins, {} sessions ended, {} keys created and {} of them deleted, {} usage events, {} objects and {} deleted, {} deployments, {} mails, {} agents and {} deleted, {} users by SCIM, {} versions of a skill, {} plans bought, {} changed and {} canceled, {} payments and {} refunds, {} domains served and {} removed, {} of them claimed by another app",
             self.signed_up.len(),
             self.ended.len(),
             self.keys.len() + self.deleted_keys.len(),
@@ -74,7 +134,15 @@ impl fmt::Display for Ledger {
             self.agents.len(),
             self.agents.iter().filter(|agent| agent.is_deleted).count(),
             self.staff.len(),
-            self.published.len()
+            self.published.len(),
+            self.buyers.iter().map(|buyer| buyer.subscriptions).sum::<u64>(),
+            self.plan_changes,
+            self.cancellations,
+            self.payments.len(),
+            self.payments.iter().filter(|payment| payment.refunded > 0).count(),
+            domains(DomainState::Active),
+            domains(DomainState::Removed),
+            self.domains.values().filter(|domain| domain.is_contested).count()
         )
     }
 }

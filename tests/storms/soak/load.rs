@@ -1,5 +1,8 @@
 //! What is there before the load begins, and the clients of keys, usage, mail and reads.
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -47,6 +50,8 @@ impl Soak {
             text(&ask("POST /apps", &access, &json!({ "name": name, "slug": slug, "orgId": org }))["id"])
         };
         let (app, probe) = (new_app("Shop 0", "shop"), new_app("Probe", "probe"));
+        let other = text(&ask("POST /org", &access, &json!({ "name": "Rival" }))["id"]);
+        let rival = text(&ask("POST /apps", &access, &json!({ "name": "Rival", "orgId": other }))["id"]);
         let mut ledger = Ledger::default();
         let mut new_key = |kind: &str| {
             let key = json!({ "type": kind, "environment": "live" });
@@ -78,11 +83,13 @@ impl Soak {
             inbox: Mutex::new(inbox),
             access: access.into(),
             next: 0.into(),
+            began: Instant::now(),
             over: false.into(),
             finished: false.into(),
             org,
             app,
             probe,
+            rival,
             secret,
             public,
             hook: text(&hook["id"]),
@@ -203,7 +210,7 @@ impl Soak {
 
     /// How long it took until every mail and every delivery had come, or no more came.
     pub fn drain(&self) -> Duration {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         // A delivery gives up after three attempts. One whose attempts all met an absent receiver is asked for again.
         let recover = format!("POST /apps/{}/webhooks/{}/recover", self.app, self.hook);
         let since = json!({ "since": self.hook_since });

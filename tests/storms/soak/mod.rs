@@ -19,11 +19,14 @@ use crate::{deploys::send, one_node::Dice, support::extent};
 
 mod check;
 mod directory;
+mod domains;
 mod faults;
 mod inbox;
 mod ledger;
 mod load;
 mod machines;
+mod names;
+mod payments;
 mod people;
 mod sites;
 mod tally;
@@ -54,6 +57,8 @@ pub enum Area {
     Agents,
     Directory,
     Skills,
+    Payments,
+    Domains,
     Reads,
 }
 
@@ -70,7 +75,11 @@ impl Reply {
     }
 }
 
-const WITH_IDS: [&str; 2] = ["POST /usage/track", "POST /machine/spend"];
+/// Requests that name what they do by an ID in their body, or that may be carried out again.
+fn needs_key(request: &str) -> bool {
+    let may_repeat = ["POST /usage/track", "POST /machine/spend"].contains(&request) || request.ends_with("/check");
+    request.starts_with("POST") && !may_repeat
+}
 
 struct Soak {
     options: Options,
@@ -82,6 +91,7 @@ struct Soak {
     /// A recent access token of the owner.
     access: RwLock<String>,
     next: AtomicU64,
+    began: Instant,
     /// The load ends.
     over: AtomicBool,
     /// All was compared.
@@ -90,6 +100,8 @@ struct Soak {
     app: String,
     /// An app that nothing but a write after a fault is for.
     probe: String,
+    /// An app of another organization, which claims names of the first one.
+    rival: String,
     /// A secret key of the app, and a publishable one.
     secret: String,
     public: String,
@@ -147,9 +159,20 @@ impl Soak {
         head: &str,
         body: &[u8],
     ) -> Option<(u16, Vec<u8>)> {
+        self.count_request(area, node, head.lines().next().unwrap_or_default(), || send(to, head, body))
+    }
+
+    /// The same for any way of asking; `line` names the request.
+    fn count_request(
+        &self,
+        area: Area,
+        node: Option<usize>,
+        line: &str,
+        ask: impl FnOnce() -> io::Result<(u16, Vec<u8>)>,
+    ) -> Option<(u16, Vec<u8>)> {
         let began = Instant::now();
-        let answer = send(to, head, body);
-        let (took, line) = (began.elapsed(), head.lines().next().unwrap_or_default());
+        let answer = ask();
+        let took = began.elapsed();
         let excused = self.windows.excuse(began, area, node);
         let is_good = matches!(&answer, Ok((status, _)) if !matches!(status, 502..=504));
         self.tally(|tally| tally.asked(area, excused, is_good, took));
@@ -189,9 +212,9 @@ impl Soak {
         body: &[u8],
         good: &[u16],
     ) -> Option<Reply> {
-        // A repeated request with its key is carried out once. Some have IDs of their own in their bodies.
-        let has_key = request.starts_with("POST") && !WITH_IDS.contains(&request);
-        let key = if has_key { format!("\r\nIdempotency-Key: soak-{}", self.number()) } else { String::new() };
+        // A repeated request with its key is carried out once.
+        let key =
+            if needs_key(request) { format!("\r\nIdempotency-Key: soak-{}", self.number()) } else { String::new() };
         let head = format!("{request} HTTP/1.1\r\nHost: localhost{more}{key}");
         let (began, mut unanswered) = (Instant::now(), 0);
         loop {
@@ -202,7 +225,7 @@ impl Soak {
                     return Some(Reply { status, body, unanswered });
                 }
                 if status == 409 && unanswered > 0 && said.contains("idempotency_answer_lost") {
-                    self.tally(|tally| tally.answers_lost += 1);
+                    self.tally(|tally| *tally.answers_lost.entry(area).or_default() += 1);
                     return None;
                 }
                 if !(status == 409 && unanswered > 0 && said.contains("idempotency_in_progress")) {
@@ -256,7 +279,7 @@ fn soak(options: Options) {
     let began = Instant::now();
     let (loaded, drained) = thread::scope(|scope| {
         scope.spawn(|| soak.watch());
-        let clients: [fn(&Soak, &mut Dice); 13] = [
+        let clients: [fn(&Soak, &mut Dice); 17] = [
             Soak::renew,
             Soak::sign_up,
             Soak::sign_up,
@@ -270,6 +293,10 @@ fn soak(options: Options) {
             Soak::provision,
             Soak::publish_skills,
             Soak::read,
+            Soak::buy_plans,
+            Soak::sell,
+            Soak::own_domains,
+            Soak::own_domains,
         ];
         let mut running: Vec<_> = (1..)
             .zip(clients)
@@ -281,6 +308,10 @@ fn soak(options: Options) {
         running.extend((0..soak.world.nodes.len()).map(|node| {
             let soak = &soak;
             scope.spawn(move || soak.visit(node))
+        }));
+        running.extend((0..soak.world.nodes.len()).map(|node| {
+            let soak = &soak;
+            scope.spawn(move || soak.browse(node))
         }));
         let stormed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| soak.storm()));
         soak.over.store(true, SeqCst);

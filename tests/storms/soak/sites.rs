@@ -139,7 +139,12 @@ impl Soak {
         let began = Instant::now();
         let head = format!("GET {path} HTTP/1.1{SITE}");
         let (status, body) = self.once(Area::Sites, Some(node), self.world.nodes[node].edge, &head, b"")?;
-        let body = String::from_utf8_lossy(&body).into_owned();
+        self.is_whole(node, path, began, status, &body)
+    }
+
+    /// The number of the deployment that was read.
+    pub fn is_whole(&self, node: usize, path: &str, began: Instant, status: u16, body: &[u8]) -> Option<u64> {
+        let body = String::from_utf8_lossy(body).into_owned();
         let number = body.lines().next().and_then(|line| line.parse::<u64>().ok());
         let Some(number) = number.filter(|number| status == 200 && body == page(path, *number)) else {
             let body: String = body.chars().take(200).collect();

@@ -18,7 +18,7 @@ pub struct Tally {
     /// By fault: how often, and the longest time until all was well.
     recoveries: BTreeMap<&'static str, (u64, Duration)>,
     /// Requests that were carried out, or not, and whose answer died with a node.
-    pub answers_lost: u64,
+    pub answers_lost: BTreeMap<Area, u64>,
     pub wrong: Vec<String>,
     pub lost: Vec<String>,
     /// By what it is: how many came more than once, as they may.
@@ -34,6 +34,10 @@ impl Tally {
         if !excused {
             asked.slowest = asked.slowest.max(took);
         }
+    }
+
+    pub fn answers_lost(&self, area: Area) -> u64 {
+        self.answers_lost.get(&area).copied().unwrap_or_default()
     }
 
     pub fn recovered(&mut self, fault: Fault, took: Duration) {
@@ -69,7 +73,7 @@ impl Tally {
         println!("acknowledged: {ledger}");
         let again: Vec<_> = self.again.iter().map(|(what, count)| format!("{count} {what}")).collect();
         println!("came again, as they may: {}", again.join(", "));
-        println!("answers that died with a node: {}", self.answers_lost);
+        println!("answers that died with a node: {}", self.answers_lost.values().sum::<u64>());
         println!("lost: {}, wrong: {}", self.lost.len(), self.wrong.len());
         for line in self.lost.iter().chain(&self.wrong).take(40) {
             println!("  {line}");

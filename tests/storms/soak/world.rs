@@ -10,10 +10,11 @@ use std::{
 };
 
 use kernel::testing::S3Server;
+use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::Options;
+use super::{Options, names::Names, payments::PLANS};
 use crate::support::{
     JANUA, Server, people::ALLOW_HOOKS, postgres::Postgres, receiver::Receiver, smtp::Moody, wire::Wire,
 };
@@ -24,6 +25,8 @@ const MASTER: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a
 pub struct Node {
     pub address: SocketAddr,
     pub edge: SocketAddr,
+    /// The edge over TLS.
+    pub secured: SocketAddr,
     folder: TempDir,
     running: Mutex<Option<Server>>,
 }
@@ -36,6 +39,9 @@ pub struct World {
     pub receiver: Receiver,
     pub hooks: Wire,
     pub store: Option<Store>,
+    pub names: Names,
+    /// For files that the settings name.
+    _folder: TempDir,
     settings: Vec<(&'static str, String)>,
     binary: PathBuf,
 }
@@ -90,8 +96,16 @@ impl World {
             settings.extend(shared.settings());
             store = Some(shared);
         }
-        let nodes = (0..options.nodes).map(|_| Node::new()).collect();
-        let world = Self { nodes, database, smtp, mail, receiver, hooks, store, settings, binary };
+        let nodes: Vec<Node> = (0..options.nodes).map(|_| Node::new()).collect();
+        let edges: Vec<_> = nodes.iter().map(|node| node.edge.to_string()).collect();
+        let names = Names::start(&edges.join(","));
+        settings.extend(names.settings());
+        let folder = tempfile::tempdir().unwrap();
+        let plans = folder.path().join("plans.toml");
+        fs::write(&plans, PLANS).unwrap();
+        settings.push(("JANUA_PLANS_FILE", plans.display().to_string()));
+        let world =
+            Self { nodes, database, smtp, mail, receiver, hooks, store, names, _folder: folder, settings, binary };
         for node in 0..options.nodes {
             world.begin(node).expect("a node starts");
         }
@@ -104,6 +118,7 @@ impl World {
         let mut command = Command::new(&self.binary);
         command.args(["serve", "--listen", &node.address.to_string()]).current_dir(node.folder.path());
         command.env_clear().env("RUST_BACKTRACE", "0").env("JANUA_EDGE_LISTEN", node.edge.to_string());
+        command.env("JANUA_EDGE_TLS_LISTEN", node.secured.to_string());
         command.envs(self.settings.iter().map(|(name, value)| (*name, value.as_str())));
         let path = node.folder.path().join("log");
         let log = File::options().create(true).append(true).open(&path).unwrap();
@@ -144,6 +159,19 @@ impl World {
         lines.filter(|line| line.contains("panic")).collect()
     }
 
+    /// How many rows a statement counts.
+    pub fn count(&self, sql: &str) -> u64 {
+        match &self.database {
+            Some(database) => database.servers.lock().unwrap().primary.sql("soak", sql).trim().parse().unwrap(),
+            None => {
+                let file = self.nodes[0].folder.path().join("data/janua.db");
+                let database = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+                let count: i64 = database.query_row(sql, [], |row| row.get(0)).unwrap();
+                count.unsigned_abs()
+            }
+        }
+    }
+
     /// Leaves the folders of the nodes, with their logs, and answers where they are.
     pub fn keep(self) -> Vec<PathBuf> {
         self.nodes.into_iter().map(|node| node.folder.keep()).collect()
@@ -159,7 +187,7 @@ impl Node {
     fn new() -> Self {
         let free = || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        Self { address: free(), edge: free(), folder, running: Mutex::default() }
+        Self { address: free(), edge: free(), secured: free(), folder, running: Mutex::default() }
     }
 }
 

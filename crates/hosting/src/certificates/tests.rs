@@ -1,8 +1,6 @@
 //! Certificates from a real certificate authority (Pebble), with a real name server, over real TLS.
 use std::{
-    net::SocketAddr,
     path::Path,
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -10,17 +8,16 @@ use std::{
     time::Duration,
 };
 
+use db::Notice;
+use futures_util::FutureExt as _;
 use identity::testing::{Person, signed_in};
 use kernel::{
     clock::Clock,
     config::Config,
-    testing::{NameServer, START, TestJanua},
+    testing::{Authority, NameServer, START, TestJanua},
 };
-use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
-};
+use rcgen::KeyPair;
+use rustls::{ClientConfig, pki_types::ServerName};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -29,114 +26,15 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::zone::{UpdatedZone, Zone};
+use super::{
+    Keyring,
+    zone::{UpdatedZone, Zone},
+};
 use crate::{
     edge,
     settings::{Challenge, Directory, DnsDriver, Port, Settings},
     tests::{feature, id, make_app, moto::Moto, site},
 };
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A certificate authority that checks names at our ports, and asks our name server.
-struct Authority {
-    process: Option<Child>,
-    folder: tempfile::TempDir,
-    port: u16,
-    management: u16,
-    dns: SocketAddr,
-    options: Vec<(&'static str, &'static str)>,
-}
-
-impl Authority {
-    async fn start(dns: SocketAddr, http: u16, tls: u16, options: &[(&'static str, &'static str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (port, management) = (free_port(), free_port());
-        // The authority's own certificate, and the root it comes from.
-        let root_key = KeyPair::generate().unwrap();
-        let mut root = CertificateParams::new(vec![]).unwrap();
-        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let root_certificate = root.self_signed(&root_key).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let issuer = rcgen::Issuer::from_params(&root, &root_key);
-        let leaf = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap().signed_by(&key, &issuer).unwrap();
-        let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-        file("root.pem", &root_certificate.pem());
-        file("cert.pem", &leaf.pem());
-        file("key.pem", &key.serialize_pem());
-        let home = folder.path().display();
-        let config = json!({ "pebble": {
-            "listenAddress": format!("127.0.0.1:{port}"), "managementListenAddress": format!("127.0.0.1:{management}"),
-            "certificate": format!("{home}/cert.pem"), "privateKey": format!("{home}/key.pem"),
-            "httpPort": http, "tlsPort": tls, "ocspResponderURL": "", "externalAccountBindingRequired": false,
-        }});
-        file("pebble.json", &config.to_string());
-        let mut authority = Self { process: None, folder, port, management, dns, options: options.to_vec() };
-        authority.run().await;
-        authority
-    }
-
-    async fn run(&mut self) {
-        let mut command = Command::new("pebble");
-        command.arg("-config").arg(self.folder.path().join("pebble.json"));
-        command
-            .arg("-dnsserver")
-            .arg(self.dns.to_string())
-            .env("PEBBLE_VA_NOSLEEP", "1")
-            .env("PEBBLE_WFE_NONCEREJECT", "0");
-        for (name, value) in &self.options {
-            command.env(name, value);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.process = Some(command.spawn().expect("pebble is installed by scripts/setup"));
-        for _ in 0..500 {
-            if TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("the certificate authority does not listen");
-    }
-
-    fn stop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill().unwrap();
-            process.wait().unwrap();
-        }
-    }
-
-    fn root(&self) -> std::path::PathBuf {
-        self.folder.path().join("root.pem")
-    }
-
-    fn directory(&self) -> String {
-        format!("https://127.0.0.1:{}/dir", self.port)
-    }
-
-    /// Those that the authority issues certificates with.
-    async fn issuers(&self) -> RootCertStore {
-        let pem = self.told("roots/0").await;
-        let mut store = RootCertStore::empty();
-        store.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
-        store
-    }
-
-    /// What the authority shows to those who look after it.
-    async fn told(&self, path: &str) -> String {
-        let roots = reqwest::Certificate::from_pem_bundle(&std::fs::read(self.root()).unwrap()).unwrap();
-        let client = reqwest::Client::builder().tls_certs_only(roots).no_proxy().build().unwrap();
-        let said = client.get(format!("https://127.0.0.1:{}/{path}", self.management)).send().await.unwrap();
-        said.text().await.unwrap()
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
 
 /// A service with a listener for http and one for TLS, its authority and name server, and a domain that leads to it.
 struct Place {
@@ -294,8 +192,9 @@ async fn a_domain_gets_its_certificate_and_is_served_over_tls() {
     let happened = place.t.happened().await;
     assert!(happened.ends_with(&["CERTIFICATE_ISSUED".into(), "DOMAIN_ACTIVE".into()]), "{happened:?}");
     // And a browser opens the site by its name.
-    let issuer = place.authority.folder.path().join("issuer.pem");
-    std::fs::write(&issuer, place.authority.told("intermediates/0").await).unwrap();
+    let room = tempfile::tempdir().unwrap();
+    let issuer = room.path().join("issuer.pem");
+    std::fs::write(&issuer, place.authority.shown("intermediates/0").await).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/peers/https.mjs");
     let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/node");
     let visit = tokio::process::Command::new("node")
@@ -312,6 +211,58 @@ async fn a_domain_gets_its_certificate_and_is_served_over_tls() {
     assert!(place.connect("shop.example.test").await.is_err());
     let left: Vec<(String,)> = place.t.janua.db.all("SELECT name FROM certificate", vec![]).await.unwrap();
     assert!(left.is_empty());
+    place.finish().await;
+}
+
+/// Browsers open a name while it waits for its certificate: a node that has just found none must not keep that beyond the
+/// moment when there is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_was_opened_too_early_is_served_as_soon_as_it_has_a_certificate() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    let (janua, name) = (place.t.janua.clone(), "shop.example.test");
+    let keyring = janua.own::<Arc<Keyring>>().clone();
+    let mut opened = Box::pin(keyring.has(&janua, name));
+    assert!((&mut opened).now_or_never().is_none(), "it reads the database");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let active = place.check(name).await;
+    assert_eq!(active["status"], "active", "{active}");
+    opened.await;
+    place.connect(name).await.expect("it is active");
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handshake_succeeds_while_certificates_of_other_names_change() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    let active = place.check("shop.example.test").await;
+    assert_eq!(active["status"], "active", "{active}");
+    let keyring = place.t.janua.own::<Arc<Keyring>>().clone();
+    let (is_over, others) = (Arc::new(AtomicBool::new(false)), keyring.clone());
+    let stop = is_over.clone();
+    let orders = std::thread::spawn(move || {
+        for number in 0.. {
+            let body = format!("n{number}.example.test");
+            others.hear(&Notice::News { topic: super::model::TOPIC.into(), body });
+            if stop.load(SeqCst) {
+                return;
+            }
+        }
+    });
+    for _ in 0..20 {
+        // Every certificate is read from the database again.
+        keyring.hear(&Notice::StartOver);
+        let served = place.connect("shop.example.test").await;
+        if let Err(error) = served {
+            is_over.store(true, SeqCst);
+            panic!("it has a certificate: {error}");
+        }
+    }
+    is_over.store(true, SeqCst);
+    orders.join().unwrap();
     place.finish().await;
 }
 

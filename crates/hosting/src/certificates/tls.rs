@@ -1,6 +1,7 @@
 //! TLS by name: which certificate a handshake gets. Certificates are read from the database at their first handshake and kept;
 //! a handshake never orders one.
 use std::{
+    hash::{BuildHasher as _, RandomState},
     io,
     sync::{
         Arc, OnceLock,
@@ -34,6 +35,8 @@ const MOST: usize = 20_000;
 const KEPT: Duration = Duration::from_hours(24);
 /// How long a name without a certificate is remembered as such.
 const UNKNOWN: Duration = Duration::from_mins(1);
+/// How often a certificate that changes meanwhile is read for one handshake.
+const MOST_READS: usize = 3;
 /// From the first byte to the end of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const ALPN_CHALLENGE: &[u8] = b"acme-tls/1";
@@ -52,8 +55,27 @@ pub struct Keyring {
     config: OnceLock<Arc<ServerConfig>>,
     /// Counts how often notices may have been missed: what was kept before is read again, if the database answers.
     epoch: AtomicU64,
-    /// Counts notices, so that what was read before one came is not kept.
-    changes: AtomicU64,
+    changes: Changes,
+}
+
+/// Counts the notices about a name, so that what was read before one came is not kept. Names share a count by chance, and then
+/// one of them is read once more than it must be.
+struct Changes {
+    counts: [AtomicU64; 256],
+    hash: RandomState,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { counts: [const { AtomicU64::new(0) }; 256], hash: RandomState::new() }
+    }
+}
+
+impl Changes {
+    fn of(&self, name: &str) -> &AtomicU64 {
+        let place = usize::try_from(self.hash.hash_one(name) % 256).unwrap_or_default();
+        &self.counts[place]
+    }
 }
 
 #[derive(Clone)]
@@ -87,7 +109,7 @@ impl Default for Keyring {
             wildcard: ArcSwapOption::empty(),
             config: OnceLock::new(),
             epoch: AtomicU64::new(0),
-            changes: AtomicU64::new(0),
+            changes: Changes::default(),
         }
     }
 }
@@ -103,7 +125,7 @@ impl Keyring {
     pub fn hear(&self, notice: &Notice) {
         match notice {
             Notice::News { topic, body } if topic == model::TOPIC => {
-                self.changes.fetch_add(1, SeqCst);
+                self.changes.of(body).fetch_add(1, SeqCst);
                 self.found.0.forget(body);
                 self.unknown.forget(body);
             }
@@ -159,6 +181,20 @@ impl Keyring {
     }
 
     async fn find(&self, janua: &Janua, name: &str) -> Option<Arc<CertifiedKey>> {
+        for _ in 0..MOST_READS {
+            let changes = self.changes.of(name).load(SeqCst);
+            let found = self.read(janua, name).await;
+            if self.changes.of(name).load(SeqCst) == changes {
+                return found;
+            }
+            // It may be outdated already, whether there was a certificate or none.
+            self.found.0.forget(&name.to_owned());
+            self.unknown.forget(&name.to_owned());
+        }
+        None
+    }
+
+    async fn read(&self, janua: &Janua, name: &str) -> Option<Arc<CertifiedKey>> {
         let now = janua.clock.now();
         let (hears, epoch) = (janua.db.hears_others(), self.epoch.load(SeqCst));
         let kept = self.found.0.get(name).filter(|kept| kept.not_after > now);
@@ -168,7 +204,6 @@ impl Keyring {
         if hears && self.unknown.get(name).is_some() {
             return None;
         }
-        let changes = self.changes.load(SeqCst);
         let stored = match Certificate::find(&janua.db, name).await {
             Ok(stored) => stored.filter(|stored| stored.is_live(now)),
             Err(error) => {
@@ -187,11 +222,6 @@ impl Keyring {
             Ok(key) => {
                 let key = Arc::new(key);
                 self.found.0.insert(name.to_owned(), CachedCertificate { key: key.clone(), not_after, epoch });
-                if self.changes.load(SeqCst) != changes {
-                    // It may be outdated already. This handshake fails, and the next one reads it again.
-                    self.found.0.forget(&name.to_owned());
-                    return None;
-                }
                 Some(key)
             }
             Err(error) => {

@@ -6,6 +6,7 @@
 //! the test at once. With `TEST_KEYS=1` each POST without an `Idempotency-Key` gets one of its own, so that the same
 //! tests run every handler under a claim.
 mod answer;
+mod authority;
 mod names;
 mod ports;
 mod s3;
@@ -30,6 +31,7 @@ use tokio::time::Instant;
 
 pub use answer::Answer;
 use answer::Described;
+pub use authority::Authority;
 use db::testing::TestDb;
 pub use futures_util::future::join_all;
 pub use names::NameServer;
