@@ -93,13 +93,12 @@ impl Act {
     }
 
     /// Lets clients do it for a while.
-    pub fn drive(self, stage: &Stage, node: &Server, turn: Duration, clients: usize) -> Result<Driven> {
-        let ask = self.ask(stage, node, clients)?;
+    pub fn drive(self, stage: &Stage, node: &Server, ask: &Ask, turn: Duration, clients: usize) -> Result<Driven> {
         let receiver = &stage.heard.receiver.count;
         let (started, delivered) = (Instant::now(), receiver.load(Relaxed));
         let accounts = || stage.database.number("SELECT COUNT(*) FROM account");
         let before = if self == Self::SignUp { accounts()? } else { 0.0 };
-        let heard = load::closed_loop(node.address, turn, &ask, clients)?;
+        let heard = load::closed_loop(node.address, turn, ask, clients)?;
         let until = |done: &dyn Fn() -> Result<bool>| {
             let started = Instant::now();
             while !done()? {
@@ -125,7 +124,8 @@ impl Act {
         Ok(Driven { acts: heard.answered, took: started.elapsed(), generator: generator_time(&heard) })
     }
 
-    fn ask(self, stage: &Stage, node: &Server, clients: usize) -> Result<Ask> {
+    /// What clients ask. Each has a new session where they refresh.
+    pub fn ask(self, stage: &Stage, node: &Server, clients: usize) -> Result<Ask> {
         Ok(match self {
             Self::Refresh => Ask::chain_through(stage.sessions(node, clients)?, stage.key.clone()),
             Self::SignUp => Ask::Many((0..NEWCOMERS).map(|_| sign_up()).collect()),

@@ -5,7 +5,11 @@ mod database;
 mod stage;
 mod wire;
 
-use std::{path::Path, thread, time::Duration};
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result};
 
@@ -24,8 +28,9 @@ use crate::{
 /// How often each load is measured; the median counts.
 const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_millis(700);
-/// Connections of a node's pool, as without a setting.
-const CONNECTIONS: usize = 16;
+const IDLE: Duration = Duration::from_secs(2);
+/// Connections of a node's pool. Few, so that loads meet their end before the processors do: neighbours take those.
+const CONNECTIONS: usize = 4;
 
 /// A load and its clients.
 struct Load {
@@ -35,24 +40,25 @@ struct Load {
     mix: &'static [(Act, usize)],
 }
 
+const SLOW: Duration = Duration::from_millis(20);
 const LOADS: [Load; 4] = [
-    Load { what: "changes, commits of 4 ms", delay: Duration::from_millis(4), clients: 64, mix: &[(Act::Change, 1)] },
+    Load { what: "changes, commits of 20 ms", delay: SLOW, clients: 16, mix: &[(Act::Change, 1)] },
     Load {
         what: "a mix that writes, commits of 20 ms",
-        delay: Duration::from_millis(20),
-        clients: 64,
-        mix: &[(Act::Refresh, 8), (Act::Change, 4), (Act::Me, 4), (Act::Introspect, 8)],
+        delay: SLOW,
+        clients: 16,
+        mix: &[(Act::Refresh, 8), (Act::Change, 4), (Act::Me, 4), (Act::Introspect, 4)],
     },
     Load {
-        what: "one organization's quota, an event at a time, commits of 4 ms",
-        delay: Duration::from_millis(4),
-        clients: 32,
+        what: "one organization's quota, an event at a time, commits of 20 ms",
+        delay: SLOW,
+        clients: 8,
         mix: &[(Act::Event, 1)],
     },
     Load {
-        what: "what daily users do, on a quick disk",
+        what: "what daily users do, commits at once",
         delay: Duration::ZERO,
-        clients: 16,
+        clients: 8,
         mix: &[
             (Act::SignIn, 2),
             (Act::Refresh, 40),
@@ -66,10 +72,9 @@ const LOADS: [Load; 4] = [
 
 pub fn measure(rounds: &Rounds, janua: &JanuaBinary, json: Option<&Path>) -> Result<()> {
     let stage = Stage::set(rounds, janua)?;
-    let mut measured = Measurements::default();
     #[expect(clippy::cast_precision_loss, reason = "few")]
     let cores = thread::available_parallelism()?.get() as f64;
-    measured.cores = cores;
+    let mut measured = Measurements { cores, ..Measurements::default() };
     // One node at a time, because any node takes the jobs that an act leaves.
     let mut costs = {
         let counted = stage.serve(rounds, janua, true)?;
@@ -129,22 +134,23 @@ fn less(cost: &ActCost, alone: &ActCost) -> ActCost {
 
 /// Counts what an act of a single client does at a node whose way to PostgreSQL leads over the wire.
 fn count(stage: &Stage, node: &Server, act: Act, turn: Duration) -> Result<ActCost> {
-    act.drive(stage, node, WARM_UP, 1)?;
+    act.drive(stage, node, &act.ask(stage, node, 1)?, turn.max(WARM_UP), 1)?;
+    let ask = act.ask(stage, node, 1)?;
     node.rest()?;
     let idle = {
         let before = stage.wire.count();
-        thread::sleep(Duration::from_secs(1));
+        thread::sleep(IDLE);
         stage.wire.count().since(before)
     };
     let (audited, log) = (stage.audited()?, stage.database.log_end()?);
     let before = stage.wire.count();
-    let driven = act.drive(stage, node, turn, 1)?;
+    let driven = act.drive(stage, node, &ask, turn, 1)?;
     let passed = stage.wire.count().since(before);
     let (bytes, commits) = stage.database.logged_since(&log)?;
     let audited = stage.audited()? - audited;
     #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
     let each = |count: u64, idle: u64| {
-        rounded((count as f64 - idle as f64 * driven.took.as_secs_f64()).max(0.0) / driven.acts as f64)
+        rounded((count as f64 - idle as f64 * driven.took.as_secs_f64() / IDLE.as_secs_f64()).max(0.0) / driven.acts as f64)
     };
     #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
     let acts = driven.acts as f64;
@@ -171,10 +177,11 @@ fn count(stage: &Stage, node: &Server, act: Act, turn: Duration) -> Result<ActCo
 
 /// The processor time of an act of several clients.
 fn time(stage: &Stage, node: &Server, act: Act, turn: Duration, cost: &mut ActCost) -> Result<()> {
-    act.drive(stage, node, WARM_UP, act.clients())?;
+    act.drive(stage, node, &act.ask(stage, node, act.clients())?, WARM_UP, act.clients())?;
+    let ask = act.ask(stage, node, act.clients())?;
     node.rest()?;
     let (of_node, of_database) = (cpu_time(node.pid())?, stage.database.cpu_time()?);
-    let driven = act.drive(stage, node, turn, act.clients())?;
+    let driven = act.drive(stage, node, &ask, turn, act.clients())?;
     let each = |before: Duration, after: Duration| {
         #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
         let acts = driven.acts as f64;
@@ -212,10 +219,11 @@ fn runs(stage: &Stage, nodes: &[Server], turn: Duration, measured: &Measurements
         stage.database.flush(delay, work)
     };
     let mut runs = vec![];
-    println!("\n| load | nodes | measured | modelled | error |\n|---|---|---|---|---|");
+    println!("\n| load | nodes | rate | modelled | error | processor time of an act | modelled | error |");
+    println!("|---|---|---|---|---|---|---|---|");
     for load in &LOADS {
         let flush = flush(load.delay)?;
-        let mut rates = [vec![], vec![]];
+        let mut rates: [Vec<Outcome>; 2] = [vec![], vec![]];
         for round in 0..=ROUNDS {
             for count in [1, 2] {
                 let rate = under_load(stage, load, &nodes[..count], if round == 0 { WARM_UP } else { turn })?;
@@ -226,7 +234,8 @@ fn runs(stage: &Stage, nodes: &[Server], turn: Duration, measured: &Measurements
             }
         }
         for (mut rates, nodes) in rates.into_iter().zip(1..) {
-            rates.sort_by(f64::total_cmp);
+            rates.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+            let outcome = &rates[rates.len() / 2];
             let run = Run {
                 what: load.what.to_owned(),
                 nodes,
@@ -235,16 +244,21 @@ fn runs(stage: &Stage, nodes: &[Server], turn: Duration, measured: &Measurements
                 mix: load.mix.iter().map(|(act, count)| (act.name().to_owned(), *count)).collect(),
                 delay_us: micros(load.delay),
                 flush_us: micros(flush),
-                measured: rates[rates.len() / 2].round(),
+                is_processor_bound: load.delay.is_zero(),
+                measured: rounded(outcome.rate),
+                work_us: rounded(outcome.work * 1e6),
             };
             let modelled = measured.predict(&run);
+            let work = measured.predict_work(&run);
             println!(
-                "| {} | {nodes} | {:.0} /s ({:.0} to {:.0}) | {modelled:.0} /s | {:+.1} % |",
+                "| {} | {nodes} | {:.0} /s ({:.0} to {:.0}) | {modelled:.0} /s | {:+.1} % | {:.0} µs | {work:.0} µs | {:+.1} % |",
                 run.what,
                 run.measured,
-                rates[0],
-                rates[rates.len() - 1],
-                (modelled / run.measured - 1.0) * 100.0
+                rates[0].rate,
+                rates[rates.len() - 1].rate,
+                (modelled / run.measured - 1.0) * 100.0,
+                run.work_us,
+                (work / run.work_us - 1.0) * 100.0
             );
             runs.push(run);
         }
@@ -253,8 +267,14 @@ fn runs(stage: &Stage, nodes: &[Server], turn: Duration, measured: &Measurements
     Ok(runs)
 }
 
-/// Acts a second of all clients at these nodes.
-fn under_load(stage: &Stage, load: &Load, nodes: &[Server], turn: Duration) -> Result<f64> {
+/// Acts a second, and seconds of the processors for each: of the nodes, of PostgreSQL and of the clients.
+struct Outcome {
+    rate: f64,
+    work: f64,
+}
+
+/// All clients of a load at these nodes.
+fn under_load(stage: &Stage, load: &Load, nodes: &[Server], turn: Duration) -> Result<Outcome> {
     let counts: Vec<usize> = EVERY
         .iter()
         .map(|act| load.mix.iter().find(|(one, _)| one == act).map_or(0, |(_, count)| *count))
@@ -266,21 +286,29 @@ fn under_load(stage: &Stage, load: &Load, nodes: &[Server], turn: Duration) -> R
         .enumerate()
         .map(|(place, node)| acts::mixed(stage, node, &list, place * clients..(place + 1) * clients))
         .collect::<Result<Vec<_>>>()?;
-    thread::scope(|scope| {
-        let heard: Vec<_> = asks
+    let own = || {
+        let of_nodes = nodes.iter().map(|node| cpu_time(node.pid())).sum::<Result<Duration>>()?;
+        anyhow::Ok(of_nodes + stage.database.cpu_time()?)
+    };
+    let before = own()?;
+    let heard = thread::scope(|scope| {
+        let generators: Vec<_> = asks
             .iter()
             .zip(nodes)
             .map(|(ask, node)| scope.spawn(move || load::closed_loop(node.address, turn, ask, clients)))
             .collect();
-        let mut rate = 0.0;
-        for one in heard {
-            let heard = one.join().map_err(|_| anyhow::anyhow!("a load generator failed"))??;
-            #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
-            let one = heard.answered as f64 / (heard.took_ms as f64 / 1e3);
-            rate += one;
-        }
-        Ok(rate)
-    })
+        let join = |one: thread::ScopedJoinHandle<'_, Result<load::Heard>>| {
+            one.join().map_err(|_| anyhow::anyhow!("a load generator failed"))?
+        };
+        generators.into_iter().map(join).collect::<Result<Vec<_>>>()
+    })?;
+    let work = own()?.saturating_sub(before) + heard.iter().map(generator_time).sum::<Duration>();
+    #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
+    let (rate, acts) = (
+        heard.iter().map(|heard| heard.answered as f64 / (heard.took_ms as f64 / 1e3)).sum(),
+        heard.iter().map(|heard| heard.answered).sum::<u64>() as f64,
+    );
+    Ok(Outcome { rate, work: work.as_secs_f64() / acts })
 }
 
 /// How many people the analytics of an app count in a second, by the one transaction that counts at a time.
@@ -304,12 +332,12 @@ fn tallies(stage: &Stage) -> Result<f64> {
         stage.app
     ))?;
     // The job comes by every 20 seconds. What a full transaction counts goes at once.
-    let (mut first, mut last) = (None, (std::time::Instant::now(), waiting()?));
-    let started = std::time::Instant::now();
+    let (mut first, mut last) = (None, (Instant::now(), waiting()?));
+    let started = Instant::now();
     while last.1 > 0.0 {
         anyhow::ensure!(started.elapsed() < Duration::from_mins(2), "nobody counts analytics");
         thread::sleep(Duration::from_millis(10));
-        let now = (std::time::Instant::now(), waiting()?);
+        let now = (Instant::now(), waiting()?);
         if now.1 < last.1 && first.is_none() {
             first = Some(now);
         }

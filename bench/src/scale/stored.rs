@@ -40,12 +40,18 @@ pub struct Run {
     /// `commit_delay`, and what a commit takes beside it, by a single client of pgbench.
     pub delay_us: f64,
     pub flush_us: f64,
+    /// Whether the processors are the limit. Neighbours of the machine take their part of them, so the rate says nothing, and
+    /// the processor time of an act is what the model predicts.
+    pub is_processor_bound: bool,
     /// Acts a second.
     pub measured: f64,
+    /// Processor time of an act: of the nodes, of PostgreSQL and of the clients, in microseconds.
+    pub work_us: f64,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measurements {
+    /// Processors of the machine.
     pub cores: f64,
     /// What a round trip takes beside the work of the processors.
     pub wire_us: f64,
@@ -66,13 +72,9 @@ impl Measurements {
         self.acts.iter().find(|act| act.name == name)
     }
 
-    /// What the model says of a run. It knows the costs of acts and of a commit, and nothing of the run's outcome.
+    /// What the model says of the rate of a run. It knows the costs of acts and of a commit, and nothing of the run's outcome.
     pub fn predict(&self, run: &Run) -> f64 {
-        let counts: Vec<usize> = self
-            .acts
-            .iter()
-            .map(|act| run.mix.iter().find(|(name, _)| *name == act.name).map_or(0, |(_, count)| *count))
-            .collect();
+        let counts = self.counts(run);
         simulate::rate(&World {
             acts: &self.acts,
             list: &spread(&counts),
@@ -84,6 +86,24 @@ impl Measurements {
             flush: run.flush_us * 1e-6,
             wire: self.wire_us * 1e-6,
         })
+    }
+
+    /// The same of the processor time of an act.
+    pub fn predict_work(&self, run: &Run) -> f64 {
+        let (mut work, mut acts) = (0.0, 0.0);
+        for (act, count) in self.acts.iter().zip(self.counts(run)) {
+            #[expect(clippy::cast_precision_loss, reason = "few")]
+            let count = count as f64;
+            work += count * (act.node_us + act.database_us + act.generator_us);
+            acts += count;
+        }
+        work / acts
+    }
+
+    /// How often each act is in the list of a run.
+    fn counts(&self, run: &Run) -> Vec<usize> {
+        let in_mix = |name: &str| run.mix.iter().find(|(one, _)| *one == name).map_or(0, |(_, count)| *count);
+        self.acts.iter().map(|act| in_mix(&act.name)).collect()
     }
 }
 
