@@ -173,7 +173,8 @@ fn change(token: &str) -> Vec<u8> {
 fn sign_up() -> Vec<u8> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Relaxed);
-    let body = json!({ "email": format!("new-{number}@example.com"), "password": PASSWORD, "name": "Bench" }).to_string();
+    let body =
+        json!({ "email": format!("new-{number}@example.com"), "password": PASSWORD, "name": "Bench" }).to_string();
     let request = client::request("POST", "/auth/register", &Who::default(), &body, "keep-alive");
     from(&request, &format!("198.19.{}.{}", number / 250 % 250, number % 250))
 }

@@ -27,8 +27,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts a server in memory, if there is such a place: commits then take as long as they are made to. Otherwise they take as
-    /// long as the disk.
+    /// Starts a server in memory, if there is such a place: commits then take as long as they are made to. Otherwise they
+    /// take as long as the disk.
     pub fn start(folder: &Path) -> Result<Self> {
         let memory = tempfile::Builder::new().prefix("bench-").tempdir_in(MEMORY).ok();
         let folder = memory.as_ref().map_or(folder, |memory| memory.path());

@@ -1,5 +1,5 @@
-//! Nodes at one PostgreSQL server: what each act costs there (processors, round trips, commits, bytes of the log, lines of the
-//! audit log), and what one and two nodes do under load, beside what the model of `bench scale` says of it.
+//! Nodes at one PostgreSQL server: what each act costs there (processors, round trips, commits, bytes of the log, lines of
+//! the audit log), and what one and two nodes do under load, beside what the model of `bench scale` says of it.
 mod acts;
 mod database;
 mod stage;
@@ -150,7 +150,10 @@ fn count(stage: &Stage, node: &Server, act: Act, turn: Duration) -> Result<ActCo
     let audited = stage.audited()? - audited;
     #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
     let each = |count: u64, idle: u64| {
-        rounded((count as f64 - idle as f64 * driven.took.as_secs_f64() / IDLE.as_secs_f64()).max(0.0) / driven.acts as f64)
+        rounded(
+            (count as f64 - idle as f64 * driven.took.as_secs_f64() / IDLE.as_secs_f64()).max(0.0)
+                / driven.acts as f64,
+        )
     };
     #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
     let acts = driven.acts as f64;
@@ -251,7 +254,8 @@ fn runs(stage: &Stage, nodes: &[Server], turn: Duration, measured: &Measurements
             let modelled = measured.predict(&run);
             let work = measured.predict_work(&run);
             println!(
-                "| {} | {nodes} | {:.0} /s ({:.0} to {:.0}) | {modelled:.0} /s | {:+.1} % | {:.0} µs | {work:.0} µs | {:+.1} % |",
+                "| {} | {nodes} | {:.0} /s ({:.0} to {:.0}) | {modelled:.0} /s | {:+.1} % \
+                 | {:.0} µs | {work:.0} µs | {:+.1} % |",
                 run.what,
                 run.measured,
                 rates[0].rate,
@@ -275,10 +279,8 @@ struct Outcome {
 
 /// All clients of a load at these nodes.
 fn under_load(stage: &Stage, load: &Load, nodes: &[Server], turn: Duration) -> Result<Outcome> {
-    let counts: Vec<usize> = EVERY
-        .iter()
-        .map(|act| load.mix.iter().find(|(one, _)| one == act).map_or(0, |(_, count)| *count))
-        .collect();
+    let counts: Vec<usize> =
+        EVERY.iter().map(|act| load.mix.iter().find(|(one, _)| one == act).map_or(0, |(_, count)| *count)).collect();
     let list: Vec<Act> = spread(&counts).into_iter().map(|place| EVERY[place]).collect();
     let clients = load.clients / nodes.len();
     let asks = nodes

@@ -8,11 +8,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
-use super::{
-    CONNECTIONS,
-    database::Database,
-    wire::Wire,
-};
+use super::{CONNECTIONS, database::Database, wire::Wire};
 use crate::{
     client::{self, Who, ask, text},
     ground::Ground,
@@ -88,7 +84,7 @@ impl Stage {
         let url = if is_counted { Database::url_at(self.wire.address.port()) } else { self.database.url() };
         let mut settings = settings(&url, &self.plans);
         if is_counted {
-            // The first use of a statement on a connection is a round trip more: few connections have soon used them all.
+            // The first use of a statement on a connection is a round trip more. Few connections have soon used them all.
             settings.retain(|(name, _)| *name != POOL);
             settings.push((POOL, "3".to_owned()));
         }
@@ -130,7 +126,8 @@ const PLANS: &str = "[meters.api_calls]\naggregation = \"sum\"\nunit = \"calls\"
 
 /// The access token and the refresh token of a session in an app.
 fn sign_in(server: &Server, person: &Person, key: &str) -> Result<(String, String)> {
-    let body = json!({ "email": person.email, "password": PASSWORD, "options": { "tokenDelivery": "body" } }).to_string();
+    let body =
+        json!({ "email": person.email, "password": PASSWORD, "options": { "tokenDelivery": "body" } }).to_string();
     let request = from(&client::request("POST", "/auth/login", &Who::through(key), &body, "close"), &person.ip);
     let answer = client::send(server.address, &request)?;
     let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
@@ -141,10 +138,13 @@ fn sign_in(server: &Server, person: &Person, key: &str) -> Result<(String, Strin
 
 /// A request as a proxy passes it on for somebody.
 pub fn from(request: &[u8], ip: &str) -> Vec<u8> {
-    String::from_utf8_lossy(request).replacen("\r\n\r\n", &format!("\r\nx-forwarded-for: {ip}\r\n\r\n"), 1).into_bytes()
+    String::from_utf8_lossy(request)
+        .replacen("\r\n\r\n", &format!("\r\nx-forwarded-for: {ip}\r\n\r\n"), 1)
+        .into_bytes()
 }
 
-/// Signs people up, confirms their emails by the mails in the outbox, and signs them in. One more than ask: the last one is heard by the webhook.
+/// Signs people up, confirms their emails by the mails in the outbox, and signs them in. One more than ask: the last one is
+/// heard by the webhook.
 fn enroll(server: &Server, folder: &Path, key: &str) -> Result<Vec<Person>> {
     let nobody = Who::default();
     for number in 0..=PEOPLE {

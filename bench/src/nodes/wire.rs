@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::Result;
 
-/// What passed since the wire was laid. The connection on which a node sends and receives notices is counted apart: it works by
-/// the clock, and not for an act.
+/// What passed since the wire was laid. The connection on which a node sends and receives notices does not count: it works
+/// by the clock, and not for an act.
 #[derive(Default)]
 struct Passed {
     round_trips: AtomicU64,

@@ -1,5 +1,6 @@
-//! `bench scale`: what an installation of so many users needs, by what acts cost. It measures nothing: it computes from what `bench
-//! nodes` counted, and shows first how near it comes to measured figures. docs/scale.md says which of these are predictions.
+//! `bench scale`: what an installation of so many users needs, by what acts cost. It measures nothing: it computes from what
+//! `bench nodes` counted, and shows first how near it comes to measured figures. docs/scale.md says which of these are
+//! predictions.
 mod costs;
 mod queue;
 mod simulate;
@@ -237,7 +238,8 @@ pub fn run(options: &Options) {
         let Act { name, a_day, node, database, commits, audited, .. } = act;
         let (node, database) = (node * 1e3, database * 1e3);
         println!(
-            "  {name}: {a_day} a day, {node:.3} ms of a node, {database:.3} of PostgreSQL, {commits} commits, {audited} audited"
+            "  {name}: {a_day} a day, {node:.3} ms of a node, {database:.3} of PostgreSQL, {commits} commits, \
+             {audited} audited"
         );
     }
     for users in &options.users {
