@@ -28,6 +28,7 @@ mod load;
 mod machines;
 mod mail;
 mod memory;
+mod nodes;
 mod payments;
 mod peer;
 mod poster;
@@ -146,6 +147,8 @@ enum Scenario {
     },
     /// Ask other servers what a small TOML file says, and set them beside each other
     Compare(peer::Options),
+    /// What acts cost on PostgreSQL, and one and two nodes at it under load beside the model of `scale`
+    Nodes,
     /// What so many users need, computed from what acts cost
     Scale(scale::Options),
     /// Where the server's time goes, by `perf`
@@ -176,6 +179,7 @@ pub fn run() -> Result<()> {
             scale::run(options);
             return Ok(());
         }
+        Scenario::Nodes => return nodes::measure(&rounds()?, &janua()?, cli.json.as_deref()),
         Scenario::Check { against } => return check(&rounds()?, &janua()?, &cli, against),
         Scenario::Seed { folder, wish } => {
             seed::fill(&janua()?, folder, wish)?;

@@ -48,6 +48,9 @@ pub struct Options {
     /// What every answer's status begins with: 2 for a success, 4 for a refusal
     #[arg(long, default_value_t = '2')]
     expect: char,
+    /// A list of refresh tokens, one for each connection: an empty request among the others refreshes
+    #[arg(long)]
+    tokens: Option<PathBuf>,
     /// Never sleep: the core is the generator's alone, and waking it is not charged to the slower server
     #[arg(long)]
     awake: bool,
@@ -69,6 +72,8 @@ pub enum Ask {
     Many(Vec<Vec<u8>>),
     /// A refresh token for each connection; each answer holds the next one. Sessions of an app need one of its keys.
     Chain { tokens: Vec<String>, app_key: String },
+    /// Requests one after the other, as of `Many`; where one is empty, the connection refreshes its own session.
+    Mixed { requests: Vec<Vec<u8>>, tokens: Vec<String>, app_key: String },
 }
 
 impl Ask {
@@ -93,6 +98,8 @@ pub struct Heard {
     began_at: u64,
     /// From the first question to the last answer, which may come after the time is up.
     pub took_ms: u64,
+    /// Processor time of the generator, in microseconds.
+    pub cpu_us: u64,
     /// How long each answer took, in microseconds, where that was asked for.
     pub micros: Vec<u32>,
 }
@@ -143,6 +150,11 @@ pub fn timed(address: SocketAddr, length: Duration, core: Core, ask: &Ask, conne
     generate(address, length, core, ask, connections, Asking { times: true, ..Asking::default() })
 }
 
+/// The same with so many connections, by a generator that sleeps while it waits.
+pub fn closed_loop(address: SocketAddr, length: Duration, ask: &Ask, connections: usize) -> Result<Heard> {
+    generate(address, length, Core::Any, ask, connections, Asking { sleeps: true, ..Asking::default() })
+}
+
 #[derive(Clone, Copy, Default)]
 struct Asking {
     times: bool,
@@ -165,12 +177,19 @@ fn generate(
         Ask::Unchanged(request) => (vec![text(request)], Some("--expect=3")),
         Ask::Many(requests) => (requests.iter().map(text).collect(), None),
         Ask::Chain { tokens, .. } => (tokens.clone(), Some("--chain")),
+        Ask::Mixed { requests, .. } => (requests.iter().map(text).collect(), None),
     };
     std::fs::write(file.path(), serde_json::to_vec(&content)?)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["load", &address.to_string(), &length.as_millis().to_string()]).arg(file.path()).args(option);
-    if let Ask::Chain { app_key, .. } = ask {
+    if let Ask::Chain { app_key, .. } | Ask::Mixed { app_key, .. } = ask {
         command.args(["--app-key", app_key]);
+    }
+    let tokens_file = tempfile::NamedTempFile::new()?;
+    if let Ask::Mixed { tokens, .. } = ask {
+        ensure!(tokens.len() >= connections, "each connection refreshes a session of its own");
+        std::fs::write(tokens_file.path(), serde_json::to_vec(tokens)?)?;
+        command.arg("--tokens").arg(tokens_file.path());
     }
     command.args(["--connections", &connections.to_string()]);
     if matches!(core, Core::Only(_)) && !asking.sleeps {
@@ -207,8 +226,23 @@ pub fn run(options: &Options) -> Result<()> {
             }
         } else {
             let list = Arc::new(List { requests: content, next: AtomicUsize::new(0) });
+            let mut tokens = match &options.tokens {
+                Some(file) => serde_json::from_slice(&std::fs::read(file)?)?,
+                None => vec![],
+            }
+            .into_iter();
             for _ in 0..options.connections {
-                connections.spawn(converse(Next::Of(list.clone())));
+                let token = tokens.next();
+                let next = match token {
+                    None => Next::Of(list.clone()),
+                    Some(token) => Next::Mixed(Mixed {
+                        list: list.clone(),
+                        token,
+                        app_key: options.app_key.clone(),
+                        is_refresh: false,
+                    }),
+                };
+                connections.spawn(converse(next));
             }
         }
         let mut heard = Heard { began_at, ..Heard::default() };
@@ -218,6 +252,7 @@ pub fn run(options: &Options) -> Result<()> {
             heard.micros.extend(one.micros);
         }
         heard.took_ms = u64::try_from(started.elapsed().as_millis())?;
+        heard.cpu_us = u64::try_from(process::exact_cpu_time(std::process::id())?.as_micros())?;
         anyhow::Ok(heard)
     })?;
     println!("{}", serde_json::to_string(&heard)?);
@@ -229,30 +264,56 @@ struct List {
     next: AtomicUsize,
 }
 
+impl List {
+    fn take(&self) -> &str {
+        &self.requests[self.next.fetch_add(1, Relaxed) % self.requests.len()]
+    }
+}
+
+/// Requests of a list, some of which refresh a session of the connection's own.
+struct Mixed {
+    list: Arc<List>,
+    token: String,
+    app_key: String,
+    is_refresh: bool,
+}
+
 /// What a connection asks next.
 enum Next {
     Of(Arc<List>),
     Token { token: String, app_key: String },
+    Mixed(Mixed),
+}
+
+fn refresh(token: &str, app_key: &str) -> Vec<u8> {
+    let body = serde_json::json!({ "refreshToken": token }).to_string();
+    client::request("POST", "/auth/refresh", &Who::through(app_key), &body, "keep-alive")
 }
 
 impl Next {
-    async fn write(&self, stream: &mut TcpStream) -> Result<()> {
+    async fn write(&mut self, stream: &mut TcpStream) -> Result<()> {
         match self {
-            Self::Of(list) => {
-                let place = list.next.fetch_add(1, Relaxed) % list.requests.len();
-                stream.write_all(list.requests[place].as_bytes()).await?;
-            }
-            Self::Token { token, app_key } => {
-                let body = serde_json::json!({ "refreshToken": token }).to_string();
-                let who = Who::through(app_key);
-                stream.write_all(&client::request("POST", "/auth/refresh", &who, &body, "keep-alive")).await?;
+            Self::Of(list) => stream.write_all(list.take().as_bytes()).await?,
+            Self::Token { token, app_key } => stream.write_all(&refresh(token, app_key)).await?,
+            Self::Mixed(mixed) => {
+                let request = mixed.list.take();
+                mixed.is_refresh = request.is_empty();
+                if mixed.is_refresh {
+                    stream.write_all(&refresh(&mixed.token, &mixed.app_key)).await?;
+                } else {
+                    stream.write_all(request.as_bytes()).await?;
+                }
             }
         }
         Ok(())
     }
 
     fn heard(&mut self, answer: &[u8]) -> Result<()> {
-        if let Self::Token { token, .. } = self {
+        let token = match self {
+            Self::Token { token, .. } | Self::Mixed(Mixed { token, is_refresh: true, .. }) => Some(token),
+            _ => None,
+        };
+        if let Some(token) = token {
             const NAME: &str = "\"refreshToken\":\"";
             let text = std::str::from_utf8(answer)?;
             let start = text.find(NAME).context("no refresh token")? + NAME.len();

@@ -140,6 +140,37 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(TICK * (next()? + next()?))
 }
 
+/// The same of a process with one thread, to the nanosecond.
+pub fn exact_cpu_time(pid: u32) -> Result<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    Ok(Duration::from_nanos(text.split_whitespace().next().context("an empty schedstat")?.parse()?))
+}
+
+/// The same of a process and of those it started that have ended.
+pub fn cpu_time_with_ended(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, after_name) = stat.rsplit_once(')').context("/proc/PID/stat has another form")?;
+    let ticks = after_name.split_whitespace().skip(11).take(4).map(str::parse::<u32>);
+    Ok(TICK * ticks.sum::<Result<u32, _>>()?)
+}
+
+/// What the processors have done for the processes that this one has started and that have ended.
+pub fn children_cpu_time() -> Result<Duration> {
+    let own = std::process::id();
+    Ok(cpu_time_with_ended(own)?.saturating_sub(cpu_time(own)?))
+}
+
+/// The processes that a process has started.
+pub fn children_of(parent: u32) -> Result<Vec<u32>> {
+    let pids = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit_once(')').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
+        after_name.split_whitespace().nth(1) == Some(&*parent.to_string())
+    };
+    Ok(pids.filter(is_child).collect())
+}
+
 /// An address nobody listens on at the moment.
 pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)

@@ -226,15 +226,15 @@ fn millis_each(cpu: Duration, count: u64) -> f64 {
 }
 
 /// Counts what comes and says that it is well; threads, since it knows only few senders.
-struct Receiver {
+pub struct Receiver {
     address: SocketAddr,
-    count: Arc<AtomicU64>,
+    pub count: Arc<AtomicU64>,
     /// The last request as it came over the wire.
     last: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Receiver {
-    fn start() -> Result<Self> {
+    pub fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (count, last) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::default()));
         let receiver = Self { address: listener.local_addr()?, count: count.clone(), last: last.clone() };
@@ -249,7 +249,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 }

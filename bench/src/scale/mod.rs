@@ -1,11 +1,18 @@
-//! `bench scale`: what an installation of so many users needs, by what acts cost. It measures nothing: it computes from the table in
-//! `costs.rs`, and shows first how near it comes to measured figures. docs/scale.md says which of these are predictions.
+//! `bench scale`: what an installation of so many users needs, by what acts cost. It measures nothing: it computes from what
+//! `bench nodes` counted, and shows first how near it comes to measured figures. docs/scale.md says which of these are
+//! predictions.
 mod costs;
 mod queue;
+mod simulate;
+pub mod stored;
 
 use clap::Args;
 
-use self::costs::ACTS;
+use self::{
+    costs::{Act, BATCH, USAGE, acts},
+    simulate::World,
+    stored::Measurements,
+};
 
 #[derive(Args, Clone)]
 pub struct Options {
@@ -34,7 +41,7 @@ pub struct Options {
 
 /// A figure that was measured, and what the model says of it.
 struct Check {
-    what: &'static str,
+    what: String,
     unit: &'static str,
     measured: f64,
     modelled: f64,
@@ -46,31 +53,26 @@ impl Check {
     }
 }
 
-/// Figures of docs/performance.md. Few are independent of the table: docs/scale.md says which.
+/// Loads of `bench nodes`, and figures of docs/performance.md. Which of them are predictions, docs/scale.md says.
 fn checks() -> Vec<Check> {
+    let stored = Measurements::stored();
     let change = costs::SQLITE_COMMIT / 32.0 + 3.0 * costs::SQLITE_ROW;
-    let check = |what, unit, measured, modelled| Check { what, unit, measured, modelled };
-    vec![
-        check("sign-in alone, median", "ms", 27.1, costs::SIGN_IN.node * 1e3),
-        check(
-            "sign-up a processor second, as a sign-in and a change",
-            "/s",
-            35.6,
-            1.0 / (costs::SIGN_IN.node + costs::CHANGE.node),
-        ),
+    let check = |what: &str, unit, measured, modelled| Check { what: what.to_owned(), unit, measured, modelled };
+    let mut checks: Vec<Check> = stored
+        .runs
+        .iter()
+        .map(|run| {
+            let nodes = if run.nodes == 1 { "one node" } else { "two nodes" };
+            let what = format!("{}; {nodes}", run.what);
+            if run.is_processor_bound {
+                check(&what, "µs of processors an act", run.work_us, stored.predict_work(run))
+            } else {
+                check(&what, "/s", run.measured, stored.predict(run))
+            }
+        })
+        .collect();
+    checks.extend([
         check("raw SQLite: a change of three rows, 32 a commit", "/s", 78_685.0, 1.0 / change),
-        check(
-            "PostgreSQL, 32 clients, commits of 4 ms (median 8.5 ms)",
-            "/s",
-            3_838.0,
-            queue::closed_rate(32.0, 0.0085),
-        ),
-        check(
-            "PostgreSQL, one row that all change, commits of 4 ms",
-            "/s",
-            197.0,
-            1.0 / (costs::SLOW_COMMIT + costs::TURN),
-        ),
         check(
             "memory with 10,000 connections",
             "MB",
@@ -78,7 +80,24 @@ fn checks() -> Vec<Check> {
             (costs::IDLE_BYTES + 10_000.0 * costs::CONNECTION_BYTES) / 1e6,
         ),
         check("a million users on the disk", "GB", 6.0, costs::USER_BYTES * 1e6 / 1e9),
-    ]
+    ]);
+    checks
+}
+
+/// How often a second a row is changed that every act of this name changes, at two nodes with processors to spare.
+fn row_rate(name: &str) -> f64 {
+    let acts: Vec<_> = Measurements::stored().act(name).cloned().into_iter().collect();
+    simulate::rate(&World {
+        acts: &acts,
+        list: &[0],
+        nodes: 2,
+        clients: 32,
+        connections: 16,
+        cores: 64.0,
+        delay: 0.0,
+        flush: costs::COMMIT,
+        wire: costs::NETWORK,
+    })
 }
 
 /// What an installation needs.
@@ -91,12 +110,16 @@ struct Need {
     /// What 99 of 100 requests wait for a core of a node, in seconds.
     wait: f64,
     database_cores: f64,
+    /// Connections of nodes that are busy.
+    connections: f64,
     /// How many primaries share the writes.
     primaries: f64,
     audit_bytes_a_day: f64,
     user_bytes: f64,
     /// Usage batches a second of the largest app, which all count in one row.
     hottest_row: f64,
+    /// People a second whom analytics count, on average over the day: what is late is counted later.
+    counted: f64,
     /// Cores of nodes where all daily users sign in within an hour, as after a restore that ends every session.
     storm_cores: f64,
 }
@@ -106,25 +129,34 @@ fn rate(options: &Options, a_day: f64) -> f64 {
     options.daily * a_day / 86_400.0 * options.peak
 }
 
+/// How long an act keeps a connection.
+fn hold(act: &Act) -> f64 {
+    act.database + act.round_trips * costs::NETWORK + act.commits * costs::COMMIT
+}
+
 fn need(options: &Options, users: f64) -> Need {
-    let sum =
-        |of: fn(&costs::Act) -> f64| ACTS.iter().map(|act| users * rate(options, act.a_day) * of(act)).sum::<f64>();
-    let (acts, node_cores, commits) = (sum(|_| 1.0), sum(|act| act.node), sum(|act| act.commits));
+    let all = acts();
+    let sum = |of: fn(&Act) -> f64| all.iter().map(|act| users * rate(options, act.a_day) * of(act)).sum::<f64>();
+    let of = |name: &str| all.iter().find(|act| act.name == name);
+    let (count, node_cores, commits) = (sum(|_| 1.0), sum(|act| act.node), sum(|act| act.commits));
     let nodes = queue::servers_for(node_cores, 1.0, f64::from(options.cores) * options.utilisation).max(2.0);
-    let database_cores = queue::busy(commits, costs::DATABASE);
-    let a_day = ACTS.iter().map(|act| act.a_day * act.audited).sum::<f64>();
+    let database_cores = sum(|act| act.database);
+    let a_day = all.iter().map(|act| act.a_day * act.audited).sum::<f64>();
+    let batches_a_day = of(USAGE).map_or(0.0, |act| act.a_day / BATCH);
     Need {
-        acts,
+        acts: count,
         commits,
         node_cores,
         nodes,
-        wait: queue::wait_p99(acts / nodes, node_cores / acts, options.cores),
+        wait: queue::wait_p99(count / nodes, node_cores / count, options.cores),
         database_cores,
+        connections: sum(hold),
         primaries: queue::servers_for(database_cores, 1.0, f64::from(options.database_cores) * options.utilisation),
         audit_bytes_a_day: users * options.daily * a_day * costs::AUDIT_BYTES,
         user_bytes: users * costs::USER_BYTES,
-        hottest_row: options.largest * users * rate(options, costs::USAGE.a_day) * costs::USAGE.commits,
-        storm_cores: queue::busy(users * options.daily / 3600.0, costs::SIGN_IN.node),
+        hottest_row: options.largest * users * rate(options, batches_a_day),
+        counted: users * options.daily / 86_400.0,
+        storm_cores: queue::busy(users * options.daily / 3600.0, of("sign-in").map_or(0.0, |act| act.node)),
     }
 }
 
@@ -139,10 +171,11 @@ struct Wall {
 fn walls(options: &Options) -> Vec<Wall> {
     let one = need(options, 1e9);
     let at = |limit: f64, used: f64| limit / used * 1e9;
-    let row = 1.0 / (costs::COMMIT + costs::TURN);
-    let primary = f64::from(options.database_cores) * options.utilisation / costs::DATABASE;
+    let (alone, batched) = (row_rate(USAGE), row_rate("100 usage events"));
+    let primary = f64::from(options.database_cores) * options.utilisation;
     let writer = options.utilisation / (costs::SQLITE_COMMIT / 32.0 + 3.0 * costs::SQLITE_ROW);
     let node = f64::from(options.cores) * options.utilisation;
+    let tallied = Measurements::stored().tallied_per_second;
     let largest_table = 10e12;
     let mut walls = vec![
         Wall {
@@ -152,18 +185,23 @@ fn walls(options: &Options) -> Vec<Wall> {
         },
         Wall {
             what: "the quota row of the largest app, its events in batches of 100",
-            limit: format!("{row:.0} changes/s"),
-            users: at(row * options.utilisation, one.hottest_row),
+            limit: format!("{batched:.0} batches/s"),
+            users: at(batched * options.utilisation, one.hottest_row),
         },
         Wall {
             what: "the same row, its events one at a time",
-            limit: format!("{row:.0} changes/s"),
-            users: at(row * options.utilisation, one.hottest_row / costs::USAGE.commits),
+            limit: format!("{alone:.0} changes/s"),
+            users: at(alone * options.utilisation, one.hottest_row * BATCH),
         },
         Wall {
             what: "one PostgreSQL primary",
-            limit: format!("{primary:.0} commits/s"),
-            users: at(primary, one.commits),
+            limit: format!("{primary:.1} cores busy"),
+            users: at(primary, one.database_cores),
+        },
+        Wall {
+            what: "the one transaction that counts analytics",
+            limit: format!("{tallied:.0} people/s"),
+            users: at(tallied * options.utilisation, one.counted),
         },
         Wall {
             what: "the one writer of SQLite",
@@ -188,15 +226,21 @@ fn people(users: f64) -> String {
 pub fn run(options: &Options) {
     println!("Measured figures and the model (docs/scale.md says which are predictions):\n");
     for check in checks() {
-        let (what, unit, measured, modelled) = (check.what, check.unit, check.measured, check.modelled);
-        println!("  {what}: {measured:.1} {unit} measured, {modelled:.1} modelled ({:+.1} %)", check.error() * 100.0);
+        let error = check.error() * 100.0;
+        let Check { what, unit, measured, modelled } = check;
+        println!("  {what}: {measured:.1} {unit} measured, {modelled:.1} modelled ({error:+.1} %)");
     }
     println!(
         "\nActs of a daily user ({} of all users come on a day, the peak is {} times the average):\n",
         options.daily, options.peak
     );
-    for act in &ACTS {
-        println!("  {}: {} a day, {:.3} ms of a node, {} commits", act.name, act.a_day, act.node * 1e3, act.commits);
+    for act in acts() {
+        let Act { name, a_day, node, database, commits, audited, .. } = act;
+        let (node, database) = (node * 1e3, database * 1e3);
+        println!(
+            "  {name}: {a_day} a day, {node:.3} ms of a node, {database:.3} of PostgreSQL, {commits} commits, \
+             {audited} audited"
+        );
     }
     for users in &options.users {
         let need = need(options, *users);
@@ -208,12 +252,14 @@ pub fn run(options: &Options) {
             "  {:.1} cores of PostgreSQL busy: {:.0} primaries of {} cores",
             need.database_cores, need.primaries, options.database_cores
         );
+        println!("  {:.0} connections to it busy", need.connections);
         println!(
             "  {:.1} GB of users, {:.1} GB of audit log a day",
             need.user_bytes / 1e9,
             need.audit_bytes_a_day / 1e9
         );
-        println!("  {:.1} changes/s of the hottest row", need.hottest_row);
+        println!("  {:.1} batches/s in the hottest row", need.hottest_row);
+        println!("  {:.0} people/s counted by analytics, on average", need.counted);
         println!("  {:.0} cores where all daily users sign in within an hour", need.storm_cores);
     }
     println!("\nWalls, by the number of users at which they are met:\n");
@@ -240,7 +286,9 @@ mod tests {
 
     #[test]
     fn the_model_comes_near_what_was_measured() {
-        for check in checks() {
+        let checks = checks();
+        assert!(checks.len() >= 8 + 3, "there is no bench/nodes.json, or it cannot be read");
+        for check in checks {
             assert!(check.error().abs() < 0.15, "{}: {:+.3}", check.what, check.error());
         }
     }

@@ -1,4 +1,4 @@
-//! The laws that the model uses: utilisation, Little's law, and the wait at c servers (M/M/c, Erlang C).
+//! The laws that the model uses: utilisation and the wait at c servers (M/M/c, Erlang C).
 
 /// How many servers are busy on average (the utilisation law): arrivals a second times seconds of service.
 pub fn busy(rate: f64, service: f64) -> f64 {
@@ -8,11 +8,6 @@ pub fn busy(rate: f64, service: f64) -> f64 {
 /// How many servers keep the given part of them busy, at least one.
 pub fn servers_for(rate: f64, service: f64, utilisation: f64) -> f64 {
     (busy(rate, service) / utilisation).ceil().max(1.0)
-}
-
-/// What `clients` reach that ask again at once, each answered after `response` seconds (Little's law).
-pub fn closed_rate(clients: f64, response: f64) -> f64 {
-    clients / response
 }
 
 /// The chance that a request waits at `servers` servers of which `busy` are busy on average; one where they cannot keep up.
@@ -82,6 +77,5 @@ mod tests {
     fn servers_are_counted_whole() {
         assert!(near(servers_for(100.0, 0.01, 0.6), 2.0));
         assert!(near(servers_for(0.0, 0.01, 0.6), 1.0));
-        assert!(near(closed_rate(32.0, 0.0085), 3764.7));
     }
 }
