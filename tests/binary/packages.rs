@@ -162,6 +162,32 @@ fn a_static_binary_needs_no_library_and_gets_a_folder_for_an_image() {
     assert!(!refused.status.success(), "what cannot be looked into is not packaged as static");
 }
 
+/// Built by a published program from the folder alone, and run: without a service of its own it needs root.
+#[test]
+fn an_image_is_built_from_its_folder_and_runs_the_binary_as_a_user_without_privileges() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut dist = Command::new(repository().join("scripts/dist"));
+    let binary = static_program(folder.path());
+    printed(dist.arg("--binary").arg(binary).arg("--out").arg(folder.path()).arg("--quick"));
+    if !rustix::process::geteuid().is_root() {
+        return println!("no image was built: buildah asks for root, or for user namespaces of yours");
+    }
+    let buildah = |arguments: &[&str]| {
+        let mut command = Command::new("buildah");
+        command.args(["--storage-driver", "vfs", "--root"]).arg(folder.path().join("images"));
+        command.arg("--runroot").arg(folder.path().join("running")).args(arguments).current_dir(folder.path());
+        printed(&mut command)
+    };
+    buildah(&["build", "--isolation", "chroot", "--tag", "janua", "image"]);
+    let image: Value = serde_json::from_str(&buildah(&["inspect", "--type", "image", "janua"])).unwrap();
+    let config = &image["OCIv1"]["config"];
+    assert_eq!((&config["User"], &config["WorkingDir"]), (&"10001:10001".into(), &"/data".into()), "{config}");
+    assert_eq!((&config["Entrypoint"][0], &config["Cmd"][0]), (&"/janua".into(), &"serve".into()), "{config}");
+    buildah(&["from", "--name", "one", "janua"]);
+    assert_eq!(buildah(&["run", "--isolation", "chroot", "one", "/janua", "--version"]), "janua 9.8.7\n");
+    buildah(&["rm", "one"]);
+}
+
 /// A server that answers one text, over and over; its URL.
 fn answering(status: &str, body: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
