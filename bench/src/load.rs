@@ -175,9 +175,8 @@ fn generate(
         Ask::Again(request) => (vec![text(request)], None),
         Ask::Refused(request) => (vec![text(request)], Some("--expect=4")),
         Ask::Unchanged(request) => (vec![text(request)], Some("--expect=3")),
-        Ask::Many(requests) => (requests.iter().map(text).collect(), None),
+        Ask::Many(requests) | Ask::Mixed { requests, .. } => (requests.iter().map(text).collect(), None),
         Ask::Chain { tokens, .. } => (tokens.clone(), Some("--chain")),
-        Ask::Mixed { requests, .. } => (requests.iter().map(text).collect(), None),
     };
     std::fs::write(file.path(), serde_json::to_vec(&content)?)?;
     let mut command = Command::new(std::env::current_exe()?);

@@ -50,7 +50,8 @@ enum Step {
 
 /// An act as it goes: transactions that only read, then those that commit; each has its round trips.
 fn steps(act: &ActCost, wire: f64) -> Vec<Step> {
-    let count = |number: f64| (number.round().max(0.0)) as usize;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few, and none below zero")]
+    let count = |number: f64| number.round().max(0.0) as usize;
     let trips = count(act.round_trips);
     let mut steps = vec![Step::Work(act.generator_us * MICRO)];
     if trips == 0 {
