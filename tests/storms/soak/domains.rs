@@ -95,13 +95,13 @@ impl Soak {
         self.note(|ledger| ledger.domains.get(name).is_some_and(|domain| domain.state == DomainState::Active))
     }
 
-    fn domain(&self, app: &str, name: &str) -> String {
+    fn domain(app: &str, name: &str) -> String {
         format!("/domains/onboard/{app}/{name}")
     }
 
     /// Asks for checks until the name is served.
     fn wait_until_active(&self, dice: &mut Dice, name: &str) -> Option<()> {
-        let (began, path) = (Instant::now(), self.domain(&self.app, name));
+        let (began, path) = (Instant::now(), Self::domain(&self.app, name));
         let mut checked: Option<Instant> = None;
         loop {
             let is_due = checked.is_none_or(|at| at.elapsed() > BETWEEN_CHECKS);
@@ -134,7 +134,7 @@ impl Soak {
     /// Removes a name: no node serves it any more.
     fn give_up(&self, dice: &mut Dice, name: &str) -> Option<()> {
         self.set_state(name, DomainState::Leaving);
-        let path = format!("DELETE {}", self.domain(&self.app, name));
+        let path = format!("DELETE {}", Self::domain(&self.app, name));
         let reply = self.ask(AREA, dice, &path, &self.bearer(), &Value::Null, &[204, 404])?;
         if reply.status == 404 && reply.unanswered == 0 {
             self.wrong(format!("{name} was lost before it was removed"));
@@ -158,7 +158,7 @@ impl Soak {
         let proof = self.claim(dice, &self.rival, name)?;
         self.note(|ledger| ledger.domains.get_mut(name).unwrap().is_contested = true);
         self.publish_record(&proof_name(name), &proof)?;
-        let path = self.domain(&self.rival, name);
+        let path = Self::domain(&self.rival, name);
         let check = format!("POST {path}/check");
         self.ask(AREA, dice, &check, &self.bearer(), &Value::Null, &[200, 429])?;
         let said = self.ask(AREA, dice, &format!("GET {path}"), &self.bearer(), &Value::Null, &[200])?.json();
@@ -228,7 +228,7 @@ impl Soak {
     pub fn compare_domains(&self) {
         let domains = self.note(|ledger| ledger.domains.clone());
         for (name, domain) in &domains {
-            let path = self.domain(&self.app, name);
+            let path = Self::domain(&self.app, name);
             match domain.state {
                 DomainState::Active => self.compare_served(name, &path),
                 DomainState::Removed => self.compare_removed(name, &path),
@@ -237,7 +237,7 @@ impl Soak {
                 DomainState::Leaving => {}
             }
             if domain.is_contested {
-                let rival = self.domain(&self.rival, name);
+                let rival = Self::domain(&self.rival, name);
                 self.at_each(&rival).iter().for_each(|said| self.is_refused(name, said));
             }
         }

@@ -183,11 +183,12 @@ impl Soak {
             }
             thread::sleep(Duration::from_millis(100 + dice.roll(200)));
         }
-        self.is_on_plan_everywhere(place)
+        self.is_on_plan_everywhere(place);
+        Some(())
     }
 
     /// Other nodes know of a plan within two seconds.
-    fn is_on_plan_everywhere(&self, place: usize) -> Option<()> {
+    fn is_on_plan_everywhere(&self, place: usize) {
         let (buyer, changed) = (self.buyer(place), Instant::now());
         thread::sleep(Duration::from_secs(2));
         for (node, at) in self.world.nodes.iter().enumerate() {
@@ -203,7 +204,6 @@ impl Soak {
                 ));
             }
         }
-        Some(())
     }
 
     /// Creates as many apps as the plan allows; one more is refused.
@@ -278,7 +278,8 @@ impl Soak {
             buyer.plan = LARGE;
             buyer.invoices += 1;
         });
-        self.is_on_plan_everywhere(place)
+        self.is_on_plan_everywhere(place);
+        Some(())
     }
 
     /// The smaller plan at the end of the month: nothing is charged now.
@@ -315,7 +316,8 @@ impl Soak {
         self.note_buyer(place, |buyer| {
             (buyer.plan, buyer.status, buyer.ends, buyer.shrinks) = (NONE, "canceled", false, false);
         });
-        self.is_on_plan_everywhere(place)
+        self.is_on_plan_everywhere(place);
+        Some(())
     }
 
     /// Customers of the app pay its merchant.
