@@ -251,7 +251,12 @@ impl Soak {
             }
         }
         let nodes = 0..self.world.nodes.len();
-        let certificates: Vec<_> = nodes.map(|node| self.in_the_end(|| self.look_secured(node, name, "/"))).collect();
+        let served = |node| self.open(node, name, "/").filter(|page| page.status != MISDIRECTED);
+        let look = |node| {
+            self.in_the_end(|| served(node))?;
+            self.look_secured(node, name, "/")
+        };
+        let certificates: Vec<_> = nodes.map(look).collect();
         let has_one = certificates.iter().all(|one| one.as_ref().is_some_and(|bytes| !bytes.is_empty()));
         if !has_one {
             self.lost(format!("{name} is active, and not every node serves it"));

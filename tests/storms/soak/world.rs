@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
     process::Command,
     sync::Mutex,
+    thread,
     time::Duration,
 };
 
@@ -69,6 +70,10 @@ struct Servers {
 impl World {
     pub fn start(options: &Options) -> Self {
         let binary = std::env::var_os("SOAK_JANUA").map_or_else(|| JANUA.into(), PathBuf::from);
+        let nodes: Vec<Node> = (0..options.nodes).map(|_| Node::new()).collect();
+        let edges: Vec<_> = nodes.iter().map(|node| node.edge.to_string()).collect();
+        // While the others start.
+        let names = thread::spawn(move || Names::start(&edges.join(",")));
         let mut smtp = Moody::new();
         smtp.mood("ok");
         smtp.start();
@@ -96,9 +101,7 @@ impl World {
             settings.extend(shared.settings());
             store = Some(shared);
         }
-        let nodes: Vec<Node> = (0..options.nodes).map(|_| Node::new()).collect();
-        let edges: Vec<_> = nodes.iter().map(|node| node.edge.to_string()).collect();
-        let names = Names::start(&edges.join(","));
+        let names = names.join().unwrap();
         settings.extend(names.settings());
         let folder = tempfile::tempdir().unwrap();
         let plans = folder.path().join("plans.toml");
@@ -140,7 +143,7 @@ impl World {
         let mut server = self.nodes[node].running.lock().unwrap().take().expect("it runs");
         server.signal("TERM");
         while is_stopped(&server) {
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
         }
         server.ended(Duration::from_mins(2)).0
     }
@@ -224,7 +227,7 @@ impl Database {
     pub fn stop(&self, away: Duration) {
         let servers = self.servers.lock().unwrap();
         servers.primary.stop();
-        std::thread::sleep(away);
+        thread::sleep(away);
         servers.primary.again();
     }
 
@@ -232,7 +235,7 @@ impl Database {
     pub fn fail_over(&self, away: Duration) {
         let servers = self.servers.lock().unwrap();
         servers.primary.kill();
-        std::thread::sleep(away);
+        thread::sleep(away);
         servers.standby.promote();
     }
 

@@ -117,8 +117,10 @@ fn take(subject: &mut Subject, read: &Subscription, known: Option<&prices::Known
     subject.period_start = read.period_start;
     subject.period_end = read.period_end;
     subject.trial_ends_at = read.trial_end;
-    subject.cancel_at_period_end = read.cancel_at_period_end;
-    subject.cancel_at = read.cancel_at;
+    // The processor keeps what was planned, also when the subscription has ended before that.
+    let has_ended = matches!(read.status.as_str(), "canceled" | "incomplete_expired");
+    subject.cancel_at_period_end = read.cancel_at_period_end && !has_ended;
+    subject.cancel_at = read.cancel_at.filter(|_| !has_ended);
     subject.past_due_since = match subject.status.as_str() {
         "past_due" => subject.past_due_since.or(Some(now)),
         _ => None,
@@ -163,7 +165,7 @@ pub async fn settle(
         events::record(tx, janua, &by, about, &CancelScheduled { plan: plan.clone() }).await?;
     }
     if became("canceled") || became("incomplete_expired") {
-        subject.cancel_at_period_end = false;
+        (subject.cancel_at_period_end, subject.cancel_at) = (false, None);
         (subject.pending_plan, subject.pending_at) = (None, None);
         events::record(tx, janua, &by, about, &Canceled { plan: before.plan.clone() }).await?;
         if before.is_subscribed() {

@@ -348,6 +348,23 @@ async fn a_year_in_the_sandbox() {
 }
 
 #[tokio::test]
+async fn a_plan_that_was_to_end_later_and_ended_at_once_is_over() {
+    let t = start(PLANS).await;
+    let ada = owner(&t, "ada@example.com").await;
+    subscribe(&t, &ada, "scale", CARD).await;
+    let later = ada.asks(t.post("/billing/org/cancel").json(&json!({ "when": "period_end" }))).await;
+    assert_eq!((later.status, &later.body["cancelAtPeriodEnd"]), (200, &json!(true)), "{}", later.text);
+    let ended = ada.asks(t.post("/billing/org/cancel").json(&json!({ "when": "now" }))).await;
+    assert_eq!((ended.status, &ended.body["status"]), (200, &json!("canceled")), "{}", ended.text);
+    // The event about it leads to another read.
+    t.run_jobs().await;
+    let now = billing(&t, &ada).await;
+    assert_eq!((&now["status"], &now["plan"]), (&json!("canceled"), &json!("free")), "{now}");
+    assert_eq!((&now["cancelAtPeriodEnd"], &now["cancelAt"]), (&json!(false), &Value::Null), "{now}");
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn pc07_fc2_order_doubles_delays_and_losses_end_in_the_same_state() {
     for delivery in ["", "duplicate", "reorder", "delay", "lose"] {
         let t = start(PLANS).await;

@@ -1,7 +1,6 @@
 //! TLS by name: which certificate a handshake gets. Certificates are read from the database at their first handshake and kept;
 //! a handshake never orders one.
 use std::{
-    hash::{BuildHasher as _, RandomState},
     io,
     sync::{
         Arc, OnceLock,
@@ -55,27 +54,9 @@ pub struct Keyring {
     config: OnceLock<Arc<ServerConfig>>,
     /// Counts how often notices may have been missed: what was kept before is read again, if the database answers.
     epoch: AtomicU64,
-    changes: Changes,
-}
-
-/// Counts the notices about a name, so that what was read before one came is not kept. Names share a count by chance, and then
-/// one of them is read once more than it must be.
-struct Changes {
-    counts: [AtomicU64; 256],
-    hash: RandomState,
-}
-
-impl Default for Changes {
-    fn default() -> Self {
-        Self { counts: [const { AtomicU64::new(0) }; 256], hash: RandomState::new() }
-    }
-}
-
-impl Changes {
-    fn of(&self, name: &str) -> &AtomicU64 {
-        let place = usize::try_from(self.hash.hash_one(name) % 256).unwrap_or_default();
-        &self.counts[place]
-    }
+    /// Counts notices, and says by name which was the last: what was read before it is not kept.
+    changes: AtomicU64,
+    changed: Recent<String, u64>,
 }
 
 #[derive(Clone)]
@@ -109,7 +90,8 @@ impl Default for Keyring {
             wildcard: ArcSwapOption::empty(),
             config: OnceLock::new(),
             epoch: AtomicU64::new(0),
-            changes: Changes::default(),
+            changes: AtomicU64::new(0),
+            changed: Recent::new(MOST, UNKNOWN),
         }
     }
 }
@@ -125,7 +107,8 @@ impl Keyring {
     pub fn hear(&self, notice: &Notice) {
         match notice {
             Notice::News { topic, body } if topic == model::TOPIC => {
-                self.changes.of(body).fetch_add(1, SeqCst);
+                let number = self.changes.fetch_add(1, SeqCst) + 1;
+                self.changed.insert(body.clone(), number);
                 self.found.0.forget(body);
                 self.unknown.forget(body);
             }
@@ -182,9 +165,9 @@ impl Keyring {
 
     async fn find(&self, janua: &Janua, name: &str) -> Option<Arc<CertifiedKey>> {
         for _ in 0..MOST_READS {
-            let changes = self.changes.of(name).load(SeqCst);
+            let before = self.changes.load(SeqCst);
             let found = self.read(janua, name).await;
-            if self.changes.of(name).load(SeqCst) == changes {
+            if self.changed.get(name).is_none_or(|number| number <= before) {
                 return found;
             }
             // It may be outdated already, whether there was a certificate or none.
