@@ -37,7 +37,7 @@ async fn acts(t: &TestJanua, person: &Person, passkey: &str, proof: &Value) -> V
 }
 
 #[tokio::test]
-async fn a_proof_alone_counts_for_ten_minutes_in_its_session() {
+async fn a_proof_alone_counts_in_its_session() {
     let t = start().await;
     let ada = signed_in(&t, ADA).await;
     let other = Person::of(&login(&t, ADA, PASSWORD).await);
@@ -55,8 +55,6 @@ async fn a_proof_alone_counts_for_ten_minutes_in_its_session() {
     let set_up = |person: &Person| person.asks(t.post("/auth/2fa/setup"));
     assert_eq!(set_up(&other).await.refusal(), (403, "reauthentication_required"), "another session proved nothing");
     assert_eq!(set_up(&ada).await.status, 200);
-    t.advance(Duration::from_mins(11));
-    assert_eq!(set_up(&ada).await.refusal(), (403, "reauthentication_required"));
     // A password is weaker than a second factor.
     let bob = careful(&t, "bob@example.com").await;
     t.advance(Duration::from_mins(11));
