@@ -237,8 +237,9 @@ pub fn run(options: &Options) {
     println!("Measured figures and the model (docs/scale.md says which are predictions):\n");
     for check in checks() {
         let error = check.error() * 100.0;
+        let note = if error.abs() < check.allowed * 100.0 { "" } else { ", more than it may be off" };
         let Check { what, unit, measured, modelled, .. } = check;
-        println!("  {what}: {measured:.1} {unit} measured, {modelled:.1} modelled ({error:+.1} %)");
+        println!("  {what}: {measured:.1} {unit} measured, {modelled:.1} modelled ({error:+.1} %{note})");
     }
     println!(
         "\nActs of a daily user ({} of all users come on a day, the peak is {} times the average):\n",
