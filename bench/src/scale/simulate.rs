@@ -305,7 +305,7 @@ mod tests {
         ActCost { node_us, database_us, round_trips, commits, transactions: commits, ..ActCost::default() }
     }
 
-    fn world<'a>(acts: &'a [ActCost], clients: usize) -> World<'a> {
+    fn world(acts: &[ActCost], clients: usize) -> World<'_> {
         World {
             acts,
             list: &[0],
