@@ -222,6 +222,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/reauthenticate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** confirm that it is you, for what needs a recent proof */
+        post: operations["auth.reauthenticate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/logout": {
         parameters: {
             query?: never;
@@ -5708,6 +5725,19 @@ export interface components {
              */
             refreshToken?: string | null;
         };
+        /** @description A proof in the request. Required if the last proof is too weak or older than ten minutes. */
+        Fresh: {
+            /**
+             * Format: password
+             * @description The current password; for users without a passkey and without a second factor.
+             */
+            password?: string | null;
+            /**
+             * Format: password
+             * @description A code of a second factor, or a recovery code.
+             */
+            code?: string | null;
+        };
         Sessions: {
             sessions: components["schemas"]["SessionView"][];
             nextCursor?: string | null;
@@ -5918,19 +5948,6 @@ export interface components {
              * @example 2026-01-31T10:00:00.000Z
              */
             updatedAt: string;
-        };
-        /** @description A proof in the request. Required if the last proof is too weak or older than ten minutes. */
-        Fresh: {
-            /**
-             * Format: password
-             * @description The current password; for users without a passkey and without a second factor.
-             */
-            password?: string | null;
-            /**
-             * Format: password
-             * @description A code of a second factor, or a recovery code.
-             */
-            code?: string | null;
         };
         Orgs: {
             orgs: components["schemas"]["OrgView"][];
@@ -12187,6 +12204,22 @@ export interface operations {
                     "application/json": components["schemas"]["SignedIn"];
                 };
             };
+        };
+    };
+    "auth.reauthenticate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Fresh"];
+            };
+        };
+        responses: {
+            204: components["responses"]["Answered2045653"];
         };
     };
     "auth.logout": {
@@ -21585,6 +21618,9 @@ export interface problems {
     };
     "/auth/refresh": {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/auth/reauthenticate": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "app_key_mismatch" | "app_session" | "blocked_from_app" | "captcha_required" | "cross_site" | "insufficient_scope" | "reauthentication_required" | "wrong_code" | "wrong_password"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/auth/logout": {
         post: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
