@@ -25,8 +25,9 @@ export async function wrongHtml(text) {
     `${ruleId}: ${message}: ${text.split('\n')[line - 1].slice(0, 200)}`)
 }
 
-// What axe finds on a page as it is shown.
+// What axe finds on a page as it is shown: colors and sizes that were just changed are drawn first.
 export async function barriers(page) {
+  await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))))
   await page.evaluate(axe)
   const { violations } = await page.evaluate(() => window.axe.run())
   return violations.map((found) => [found.id, found.nodes[0].html])
