@@ -211,10 +211,17 @@ pub async fn sync_checkout(janua: &Janua, driver: &Driver, checkout: &Checkout) 
         ("complete", Some(subscription)) => {
             let is_ours = transact!(janua, async |tx| {
                 let Some(mut subject) = hold(tx, checkout.subject_id).await? else { return Ok(false) };
-                Checkout::end(tx, checkout.id, "completed", janua.clock.now()).await?;
                 if subject.subscription.as_deref() == Some(&subscription) {
+                    Checkout::end(tx, checkout.id, "completed", janua.clock.now()).await?;
                     return Ok(true);
                 }
+                // Decided when it was completed. An event about it that comes late, or again, must not judge its subscription by
+                // what was bought since: the money of one that ended long ago would go back.
+                let known = Checkout::find(&mut *tx, checkout.id).await?;
+                if known.is_none_or(|known| known.state == "completed") {
+                    return Ok(false);
+                }
+                Checkout::end(tx, checkout.id, "completed", janua.clock.now()).await?;
                 let is_taken = subject.is_subscribed() || subject.is_incomplete() || subject.deleted_at.is_some();
                 if is_taken {
                     jobs::enqueue(tx, janua, janua.clock.now(), &CancelSecond { subscription: subscription.clone() })

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::{Shop, again, feature, id, make_app, make_key, start};
 use crate::{
+    billing::{apply, model::Checkout},
     payments::{
-        Source, sandbox_secret, signature,
+        Payments, Source, sandbox_secret, signature,
         wire::{Verb, Wire},
     },
     settings::{PaymentsSetting, Settings},
@@ -361,6 +362,27 @@ async fn a_plan_that_was_to_end_later_and_ended_at_once_is_over() {
     let now = billing(&t, &ada).await;
     assert_eq!((&now["status"], &now["plan"]), (&json!("canceled"), &json!("free")), "{now}");
     assert_eq!((&now["cancelAtPeriodEnd"], &now["cancelAt"]), (&json!(false), &Value::Null), "{now}");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_late_event_about_an_earlier_checkout_gives_no_money_back() {
+    let t = start(PLANS).await;
+    let ada = owner(&t, "ada@example.com").await;
+    subscribe(&t, &ada, "scale", CARD).await;
+    let sql = "SELECT processor_id FROM billing_checkout WHERE state = 'completed'";
+    let (first,): (String,) = t.janua.db.one(sql, params![]).await.unwrap();
+    let ended = ada.asks(t.post("/billing/org/cancel").json(&json!({ "when": "now" }))).await;
+    assert_eq!(ended.status, 200, "{}", ended.text);
+    subscribe(&t, &ada, "scale", CARD).await;
+    let checkout = Checkout::of_processor(&t.janua.db, &first).await.unwrap().expect("the first checkout");
+    let driver = Payments::of(&t.janua).expect("the sandbox");
+    apply::sync_checkout(&t.janua, driver, &checkout).await.unwrap();
+    t.run_jobs().await;
+    let now = billing(&t, &ada).await;
+    assert_eq!((&now["status"], &now["plan"]), (&json!("active"), &json!("scale")), "{now}");
+    let refunded: Vec<_> = now["invoices"].as_array().unwrap().iter().map(|one| &one["refunded"]).collect();
+    assert_eq!(refunded, [&json!(0), &json!(0)], "{now}");
     t.finish().await;
 }
 
@@ -739,7 +761,7 @@ async fn an_app_with_a_plan_of_its_own_spends_from_a_pool_of_its_own() {
 async fn pc26_the_sandbox_is_not_there_where_it_must_not_be() {
     let start = |change: fn(&mut Settings), base: &'static str| {
         let config = Config { base_url: Some(base.parse().unwrap()), ..Config::for_tests() }.with(change);
-        crate::payments::Payments::from_config(&config).wrong().map(str::to_owned)
+        Payments::from_config(&config).wrong().map(str::to_owned)
     };
     let public = "https://id.example.com";
     let wrong = start(|settings| settings.payments = PaymentsSetting::Sandbox, public).unwrap();
@@ -789,10 +811,7 @@ async fn a_live_database_refuses_the_sandbox_and_a_card_has_one_trial() {
         let now = billing(&t, &person).await;
         assert_eq!(now["status"], status, "{email}: {now}");
     }
-    db::transact!(t.janua.db, async |tx| {
-        kernel::installation::write_once(tx, crate::billing::apply::HAS_LIVE, "1").await
-    })
-    .unwrap();
+    db::transact!(t.janua.db, async |tx| kernel::installation::write_once(tx, apply::HAS_LIVE, "1").await).unwrap();
     let started = crate::billing::start(&t.janua).await;
     assert!(started.unwrap_err().contains("real money"));
     t.finish().await;
