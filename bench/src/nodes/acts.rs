@@ -169,7 +169,7 @@ fn change(token: &str) -> Vec<u8> {
     client::request("PATCH", "/user/profile", &Who::with(token), r#"{"name":"Bench"}"#, "keep-alive")
 }
 
-/// Somebody new each time.
+/// A sign-up with another email each time.
 fn sign_up() -> Vec<u8> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Relaxed);

@@ -337,7 +337,7 @@ fn tallies(stage: &Stage) -> Result<f64> {
     let (mut first, mut last) = (None, (Instant::now(), waiting()?));
     let started = Instant::now();
     while last.1 > 0.0 {
-        anyhow::ensure!(started.elapsed() < Duration::from_mins(2), "nobody counts analytics");
+        anyhow::ensure!(started.elapsed() < Duration::from_mins(2), "analytics are not counted within two minutes");
         thread::sleep(Duration::from_millis(10));
         let now = (Instant::now(), waiting()?);
         if now.1 < last.1 && first.is_none() {

@@ -25,7 +25,7 @@ const MASTER_KEY: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a
 
 pub struct Person {
     pub email: String,
-    /// An IP address of the person's own, so that nobody is refused for what others do.
+    /// An IP address of the person's own: limits are counted by address.
     pub ip: String,
     /// A session of the person's own, and one in the app.
     pub token: String,
@@ -66,7 +66,7 @@ impl Stage {
         };
         let publishable = key(&ground.app)?;
         let mut people = enroll(&ground.server, &folder, &publishable)?;
-        let last = people.pop().context("nobody signed up")?;
+        let last = people.pop().context("there is no account")?;
         let heard = {
             let receiver = Receiver::start()?;
             let body = json!({ "name": "Heard", "orgId": ground.org });
@@ -136,7 +136,7 @@ fn sign_in(server: &Server, person: &Person, key: &str) -> Result<(String, Strin
     Ok((text(&session, "accessToken")?, text(&session, "refreshToken")?))
 }
 
-/// A request as a proxy passes it on for somebody.
+/// A request as a proxy passes it on, with the address of its client.
 pub fn from(request: &[u8], ip: &str) -> Vec<u8> {
     String::from_utf8_lossy(request)
         .replacen("\r\n\r\n", &format!("\r\nx-forwarded-for: {ip}\r\n\r\n"), 1)
@@ -146,10 +146,10 @@ pub fn from(request: &[u8], ip: &str) -> Vec<u8> {
 /// Signs people up, confirms their emails by the mails in the outbox, and signs them in. One more than ask: the last one is
 /// heard by the webhook.
 fn enroll(server: &Server, folder: &Path, key: &str) -> Result<Vec<Person>> {
-    let nobody = Who::default();
+    let anonymous = Who::default();
     for number in 0..=PEOPLE {
         let body = json!({ "email": email(number), "password": PASSWORD, "name": "Bench" });
-        let request = client::request("POST", "/auth/register", &nobody, &body.to_string(), "close");
+        let request = client::request("POST", "/auth/register", &anonymous, &body.to_string(), "close");
         let answer = client::send(server.address, &from(&request, &ip(number)))?;
         ensure!(answer.starts_with("HTTP/1.1 2"), "{answer}");
     }
@@ -157,7 +157,7 @@ fn enroll(server: &Server, folder: &Path, key: &str) -> Result<Vec<Person>> {
     (0..=PEOPLE)
         .map(|number| {
             let token = mailed_token(&outbox, &email(number))?;
-            ask(server.address, "POST", "/auth/verify-email", &nobody, &json!({ "token": token }))?;
+            ask(server.address, "POST", "/auth/verify-email", &anonymous, &json!({ "token": token }))?;
             let mut person =
                 Person { email: email(number), ip: ip(number), token: String::new(), in_app: String::new() };
             (person.token, _) = sign_in(server, &person, "")?;
