@@ -233,8 +233,7 @@ impl Soak {
     }
 
     /// Asks for a change until it is known to be done: `done` is the refusal that says so. A try without an answer may have
-    /// been carried out, so
-    /// a refusal may then be about the first try.
+    /// been carried out, so a refusal may then be about the first try.
     fn until_done(&self, dice: &mut Dice, place: usize, path: &str, wish: &Value, done: &str) -> Option<()> {
         let (began, mut is_known) = (Instant::now(), true);
         for _ in 0..1000 {
