@@ -159,6 +159,25 @@ impl Tx {
         Ok(self.run(sql.into(), params).await?.changed)
     }
 
+    /// Writes with each of these values; answers how many rows each changed. However many there are, they travel together.
+    pub async fn exec_each(&mut self, sql: impl Into<Sql>, each: Vec<Vec<Value>>) -> Result<Vec<u64>> {
+        let sql = sql.into();
+        each.iter().try_for_each(|params| refuse_nul(params))?;
+        match &mut self.engine {
+            EngineTx::Sqlite(tx) => {
+                let mut changed = Vec::with_capacity(each.len());
+                for params in each {
+                    changed.push(tx.run(sql.sqlite.into(), params).await?.changed);
+                }
+                Ok(changed)
+            }
+            EngineTx::Postgres(tx) => {
+                let done = Box::pin(tx.run_each(&sql.postgres.into(), each)).await?;
+                Ok(done.iter().map(|done| done.changed).collect())
+            }
+        }
+    }
+
     /// Writes, and reads the rows that the statement returns (`RETURNING`).
     pub async fn put<T: FromRow>(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Vec<T>> {
         every(self.run(sql.into(), params).await?)

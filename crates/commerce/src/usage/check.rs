@@ -19,7 +19,7 @@ use tenancy::{
 use super::{
     UNKNOWN_METER,
     access::Tracker,
-    model::{StoredEvent, UsageEventId},
+    model::{Sighting, StoredEvent, UsageEventId},
 };
 use crate::plans::{Aggregation, Keys, Plans};
 
@@ -81,6 +81,12 @@ pub struct Checked {
     /// The machine on whose limits it counts.
     pub agent: Option<Agent>,
     pub stored: StoredEvent,
+}
+
+impl Checked {
+    pub fn sighting(&self) -> Sighting<'_> {
+        Sighting { digest: &self.digest, content: &self.content, event: self.stored.id }
+    }
 }
 
 /// A machine that uses something.

@@ -18,7 +18,7 @@ use tenancy::{
 use super::{
     UsageCorrected,
     check::{Agent, Checked, What, unique_key},
-    model::{self, Addition, Place, QUARTER, Seen, StoredEvent},
+    model::{self, Addition, Place, QUARTER, Seen, Sighting, StoredEvent},
 };
 use crate::plans::{Aggregation, Plans, TrackedMeter};
 
@@ -73,14 +73,9 @@ impl Fresh<'_> {
     async fn note_key(&mut self, tx: &mut Tx, work: &Work) -> db::Result<bool> {
         let key = crypto::hash(unique_key(&self.event).as_bytes());
         let span = if quota_span(self.meter) == Period::Day { "d" } else { "m" };
-        let mut is_new = false;
-        for place in unique_places(self) {
-            if model::note_unique(tx, work.app, work.environment, &place, &key[..32]).await? {
-                is_new |= place.property.is_empty() && place.customer.is_empty() && place.span == span;
-                self.new_in.push(place);
-            }
-        }
-        Ok(is_new)
+        self.new_in = model::note_unique(tx, work.app, work.environment, unique_places(self), &key[..32]).await?;
+        let is_new = |place: &Place| place.property.is_empty() && place.customer.is_empty() && place.span == span;
+        Ok(self.new_in.iter().any(is_new))
     }
 
     /// Whether it counts the same key of the same meter as another event.
@@ -106,8 +101,10 @@ impl Fresh<'_> {
 pub async fn commit(tx: &mut Tx, work: &Work) -> db::Result<(Vec<Verdict>, BTreeMap<String, Used>)> {
     let plans = Plans::of(&work.janua);
     let (mut verdicts, mut fresh) = (vec![], vec![]);
-    for (place, checked) in work.events.iter().enumerate() {
-        let verdict = match Seen::note(tx, &checked.digest, &checked.content, checked.stored.id, work.now).await? {
+    let sightings: Vec<Sighting<'_>> = work.events.iter().map(Checked::sighting).collect();
+    let seen = Seen::note(tx, &sightings, work.now).await?;
+    for (place, (checked, seen)) in work.events.iter().zip(seen).enumerate() {
+        let verdict = match seen {
             Some(seen) if seen.content == checked.content => Verdict::Duplicate,
             Some(_) => Verdict::Rejected(EVENT_CONFLICT),
             None => match enter(tx, work, plans, place, checked).await? {

@@ -130,7 +130,15 @@ fn generation(now: Timestamp) -> i64 {
     now.0.div_euclid(i64::try_from(GENERATION.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// What is known of an id that was seen before.
+/// The id of an event, which is to be counted once.
+#[derive(Debug, Clone, Copy)]
+pub struct Sighting<'a> {
+    pub digest: &'a str,
+    pub content: &'a str,
+    pub event: UsageEventId,
+}
+
+/// What is known of an id.
 pub struct Seen {
     pub content: String,
     pub event: String,
@@ -138,25 +146,24 @@ pub struct Seen {
 row!(Seen { content, event });
 
 impl Seen {
-    /// Notes the id of an event; answers what is known of it when it was seen before.
-    pub async fn note(
-        tx: &mut Tx,
-        digest: &str,
-        content: &str,
-        event: UsageEventId,
-        now: Timestamp,
-    ) -> db::Result<Option<Self>> {
+    /// Notes the ids of events; answers for each what is known of it when it was seen before, or comes twice.
+    pub async fn note(tx: &mut Tx, sightings: &[Sighting<'_>], now: Timestamp) -> db::Result<Vec<Option<Self>>> {
         let this = generation(now);
+        let values = |one: &Sighting<'_>| params![this, one.digest, one.content, one.event.to_string(), this - 1];
         let noted = tx
-            .exec(
+            .exec_each(
                 "INSERT INTO usage_seen (generation, digest, content, event)
                  SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
                  WHERE NOT EXISTS (SELECT 1 FROM usage_seen WHERE generation = $5 AND digest = $2)
                  ON CONFLICT (generation, digest) DO NOTHING",
-                params![this, digest, content, event.to_string(), this - 1],
+                sightings.iter().map(values).collect(),
             )
             .await?;
-        if noted == 1 { Ok(None) } else { Self::find(tx, digest, now).await }
+        let mut seen = vec![];
+        for (sighting, noted) in sightings.iter().zip(noted) {
+            seen.push(if noted == 1 { None } else { Self::find(tx, sighting.digest, now).await? });
+        }
+        Ok(seen)
     }
 
     pub async fn find(tx: &mut Tx, digest: &str, now: Timestamp) -> db::Result<Option<Self>> {
@@ -286,32 +293,35 @@ pub async fn add(
     Ok(())
 }
 
-/// Notes a key as seen in a day or month; `false` when it was.
+/// Notes a key as seen in days and months; answers those where it is new.
 pub async fn note_unique(
     tx: &mut Tx,
     app: ApplicationId,
     environment: Environment,
-    place: &Place,
+    places: Vec<Place>,
     digest: &str,
-) -> db::Result<bool> {
+) -> db::Result<Vec<Place>> {
+    let values = |place: &Place| {
+        params![
+            app,
+            environment,
+            &place.meter,
+            place.span,
+            &place.property,
+            &place.customer,
+            &place.choice,
+            place.slot,
+            digest
+        ]
+    };
     let noted = tx
-        .exec(
+        .exec_each(
             "INSERT INTO usage_unique (app_id, environment, meter, span, property, customer, choice, slot, digest)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
-            params![
-                app,
-                environment,
-                &place.meter,
-                place.span,
-                &place.property,
-                &place.customer,
-                &place.choice,
-                place.slot,
-                digest
-            ],
+            places.iter().map(values).collect(),
         )
         .await?;
-    Ok(noted == 1)
+    Ok(places.into_iter().zip(noted).filter(|(_, noted)| *noted == 1).map(|(place, _)| place).collect())
 }
 
 pub async fn forget_unique(

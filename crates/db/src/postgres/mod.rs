@@ -232,7 +232,20 @@ impl From<Error> for Broken {
 impl PgTx {
     pub(super) async fn run(&mut self, sql: Text, params: Vec<Value>) -> Result<Done> {
         self.add(&sql, params).await?;
-        self.converse(false).await
+        Ok(last_of(self.converse(false).await?))
+    }
+
+    /// Runs one statement with each of these values, in a round trip for as many as travel at once.
+    pub(super) async fn run_each(&mut self, sql: &Text, each: Vec<Vec<Value>>) -> Result<Vec<Done>> {
+        let (mut done, mut rest) = (Vec::with_capacity(each.len()), each.into_iter().peekable());
+        while rest.peek().is_some() {
+            let sent = self.before.len();
+            for params in rest.by_ref().take(MOST_AT_ONCE) {
+                self.add(sql, params).await?;
+            }
+            done.extend(self.converse(false).await?.into_iter().skip(sent));
+        }
+        Ok(done)
     }
 
     /// Costs no round trip: the statement travels with the next one that is waited for, or with the commit.
@@ -264,8 +277,8 @@ impl PgTx {
     }
 
     /// Sends BEGIN if it was not sent yet, everything that waits to be sent, and COMMIT if this is the end, all at once;
-    /// answers what the last statement did. The server works through them in order, and after an error does nothing more.
-    async fn converse(&mut self, commits: bool) -> Result<Done> {
+    /// answers what each statement did. The server works through them in order, and after an error does nothing more.
+    async fn converse(&mut self, commits: bool) -> Result<Vec<Done>> {
         let failed = self.progress == Progress::Failed;
         let connection = self.connection.as_ref().filter(|_| !failed).ok_or(Error::Aborted)?;
         let begins = self.progress == Progress::Untouched;
@@ -350,7 +363,7 @@ async fn converse(
     begins: bool,
     statements: Vec<Prepared>,
     commits: bool,
-) -> Result<Done, Broken> {
+) -> Result<Vec<Done>, Broken> {
     let control = |sql: &'static str| -> Answer<'_> {
         Box::pin(async move { connection.batch_execute(sql).await.map(|()| None).map_err(Error::from) })
     };
@@ -365,20 +378,23 @@ async fn converse(
         let at_once = poll!(&mut answer);
         asked.push((answer, at_once));
     }
-    let (mut last, mut refused) = (Done { rows: vec![], changed: 0 }, None);
+    let (mut done, mut refused) = (vec![], None);
     for (answer, at_once) in asked {
         let outcome = match at_once {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => timeout(ANSWER, answer).await.map_err(|_| Broken::Silent)?,
         };
         match outcome {
-            Ok(Some(done)) => last = done,
-            Ok(None) => {}
+            Ok(of_statement) => done.extend(of_statement),
             // What follows an error only repeats that there was one.
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    refused.map_or(Ok(last), |error| Err(error.into()))
+    refused.map_or(Ok(done), |error| Err(error.into()))
+}
+
+fn last_of(mut done: Vec<Done>) -> Done {
+    done.pop().unwrap_or(Done { rows: vec![], changed: 0 })
 }
 
 fn no_answer() -> Error {

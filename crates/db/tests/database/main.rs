@@ -233,6 +233,29 @@ async fn what_is_sent_along_happens_in_its_order_or_not_at_all() {
     assert!(matches!(nul, Err(Error::NulInText)));
 }
 
+#[tokio::test]
+async fn one_statement_with_many_values_says_what_each_of_them_did() {
+    const UNLESS_THERE: &str = "INSERT INTO thing (id) VALUES ($1) ON CONFLICT DO NOTHING";
+    let test = open().await;
+    // More than travel at once, and together with what was sent before.
+    let values: Vec<_> = (0..300).map(|i| params![format!("n{}", i % 299)]).collect();
+    let changed: Vec<u64> = transact!(test.db, async |tx| {
+        tx.send(ADD, params!["n7"]).await?;
+        let changed = tx.exec_each(UNLESS_THERE, values.clone()).await?;
+        assert!(tx.exec_each(UNLESS_THERE, vec![]).await?.is_empty());
+        Ok(changed)
+    })
+    .unwrap();
+    let without = |place: usize| u64::from(place != 7 && place != 299);
+    assert_eq!(changed, (0..300).map(without).collect::<Vec<_>>());
+    assert_eq!(ids(&test.db).await.len(), 299);
+    // One that fails ends all of it.
+    let failed: Result<Vec<u64>, Error> =
+        transact!(test.db, async |tx| tx.exec_each(ADD, vec![params!["new"], params!["n1"]]).await);
+    assert!(failed.as_ref().is_err_and(|error| error.is_unique("thing_pkey")), "{failed:?}");
+    assert_eq!(ids(&test.db).await.len(), 299);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_in_a_shared_commit_does_not_touch_its_neighbours() {
     let test = open().await;
