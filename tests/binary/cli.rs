@@ -661,6 +661,10 @@ fn a_development_server_has_people_mails_and_a_clock_in_hand() {
         mails["mails"].as_array().unwrap().iter().any(|mail| mail["subject"] == "Your order").then_some(())
     });
 
+    let listed = ran(dev(&["mail"])).well().out;
+    let is_neat = |line: &str| matches!(line.len() - line.trim_start().len(), 0 | 4) && line.trim_end() == line;
+    assert!(listed.lines().all(is_neat) && listed.contains("    http"), "{listed}");
+
     sign_in_with_google(&text(&seeded["url"]));
 
     // Forty days later the session is over.

@@ -105,7 +105,8 @@ impl Dev {
                 } else {
                     let line = |mail: &Value| {
                         let clue = format!("{} {}", text(mail, "code"), text(mail, "link"));
-                        format!("{}  {}\n    {clue}", text(mail, "to"), text(mail, "subject"))
+                        let line = format!("{}  {}\n    {}", text(mail, "to"), text(mail, "subject"), clue.trim());
+                        line.trim_end().to_owned()
                     };
                     let lines: Vec<String> = mails.iter().map(line).collect();
                     let none = "No mails yet.".to_owned();
