@@ -159,23 +159,18 @@ impl Tx {
         Ok(self.run(sql.into(), params).await?.changed)
     }
 
-    /// Writes with each of these values; answers how many rows each changed. However many there are, they travel together.
+    /// Writes with each of these values; answers how many rows each changed. Many travel in one round trip.
     pub async fn exec_each(&mut self, sql: impl Into<Sql>, each: Vec<Vec<Value>>) -> Result<Vec<u64>> {
-        let sql = sql.into();
-        each.iter().try_for_each(|params| refuse_nul(params))?;
-        match &mut self.engine {
-            EngineTx::Sqlite(tx) => {
-                let mut changed = Vec::with_capacity(each.len());
-                for params in each {
-                    changed.push(tx.run(sql.sqlite.into(), params).await?.changed);
-                }
-                Ok(changed)
-            }
-            EngineTx::Postgres(tx) => {
-                let done = Box::pin(tx.run_each(&sql.postgres.into(), each)).await?;
-                Ok(done.iter().map(|done| done.changed).collect())
-            }
-        }
+        Ok(self.run_each(sql.into(), each).await?.iter().map(|done| done.changed).collect())
+    }
+
+    /// Reads the first row for each of these values, if there is one. Many travel in one round trip.
+    pub async fn opt_each<T: FromRow>(
+        &mut self,
+        sql: impl Into<Sql>,
+        each: Vec<Vec<Value>>,
+    ) -> Result<Vec<Option<T>>> {
+        self.run_each(sql.into(), each).await?.into_iter().map(first).collect()
     }
 
     /// Writes, and reads the rows that the statement returns (`RETURNING`).
@@ -262,6 +257,20 @@ impl Tx {
         match &mut self.engine {
             EngineTx::Sqlite(tx) => tx.run(sql.sqlite.into(), params).await,
             EngineTx::Postgres(tx) => Box::pin(tx.run(sql.postgres.into(), params)).await,
+        }
+    }
+
+    async fn run_each(&mut self, sql: Sql, each: Vec<Vec<Value>>) -> Result<Vec<Done>> {
+        each.iter().try_for_each(|params| refuse_nul(params))?;
+        match &mut self.engine {
+            EngineTx::Sqlite(tx) => {
+                let mut done = Vec::with_capacity(each.len());
+                for params in each {
+                    done.push(tx.run(sql.sqlite.into(), params).await?);
+                }
+                Ok(done)
+            }
+            EngineTx::Postgres(tx) => Box::pin(tx.run_each(&sql.postgres.into(), each)).await,
         }
     }
 }

@@ -8,7 +8,7 @@ events! {
     PlatformOwnerMade = "PLATFORM_OWNER_MADE";
     /// A person proved that the email is theirs.
     EmailVerified = "EMAIL_VERIFIED" as "user.email_verified";
-    /// A sign-in was refused.
+    /// A sign-in was refused, or a proof in a session.
     SignInFailed { reason: &'static str } = "SIGN_IN_FAILED";
     /// Too many wrong passwords came from one network.
     SignInLocked = "SIGN_IN_LOCKED";

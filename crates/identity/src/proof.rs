@@ -22,7 +22,12 @@ use tenancy::{
     sessions::{Proof, sign_in::Typed},
 };
 
-use crate::passkeys::Passkeys;
+use crate::{
+    asked::{self, What},
+    destination::Destination,
+    events::SignInFailed,
+    passkeys::Passkeys,
+};
 
 pub const WRONG_PASSWORD: Code = Code::new(403, "wrong_password", "The current password is wrong.");
 pub const WRONG_CODE: Code = Code::new(403, "wrong_code", "The code is wrong, has expired or was already used.");
@@ -125,9 +130,11 @@ impl Fresh {
     /// fresh and strong enough. What is proven here counts in the session from now on.
     pub async fn check(&self, janua: &Janua, visitor: &Visitor, session: &Session) -> Result<()> {
         let (strength, methods) = needed(janua, session);
+        let is_proven = proven(janua, session).is_some_and(|proven| proven >= strength);
+        let may_count = strength <= Strength::Password || is_proven;
         match (&self.password, &self.code) {
             (_, Some(code)) if session.factors().is_on() => by_code(janua, visitor, session, code).await,
-            (Some(password), _) if strength <= Strength::Password && session.account().password_hash.is_some() => {
+            (Some(password), _) if may_count && session.account().password_hash.is_some() => {
                 let attempt = by_password(janua, visitor, session, password).await?;
                 transact!(janua, async |tx| {
                     attempt.forgive(tx).await?;
@@ -135,8 +142,11 @@ impl Fresh {
                     Ok(())
                 })
             }
-            _ if proven(janua, session).is_some_and(|proven| proven >= strength) => Ok(()),
-            _ => Err(refusal(&methods)),
+            _ if !is_proven => Err(refusal(&methods)),
+            // There is nothing that it could be.
+            (Some(_), _) => Err(WRONG_PASSWORD.into()),
+            (None, Some(_)) => Err(WRONG_CODE.into()),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -151,11 +161,14 @@ async fn by_code(janua: &Janua, visitor: &Visitor, session: &Session, code: &Typ
     let attempt = visitor.attempt_factor(janua, account).await?;
     let proven = transact!(janua, async |tx| {
         let proven = factors::prove(tx, janua, account, &code.0, None).await?;
-        if let Some(factor) = proven {
-            attempt.forgive(tx).await?;
-            session.living.session.proved(tx, Proof::Factor(factor), janua.clock.now()).await?;
+        match proven {
+            Some(factor) => {
+                attempt.forgive(tx).await?;
+                session.living.session.proved(tx, Proof::Factor(factor), janua.clock.now()).await?;
+            }
+            // Committed, too: a wrong code counts against the right one, and the user can see that there was one.
+            None => session.record(tx, janua, &SignInFailed { reason: "wrong_code" }).await?,
         }
-        // Committed either way: a wrong code counts against the right one.
         Ok(proven)
     })?;
     proven.map(drop).ok_or_else(|| WRONG_CODE.into())
@@ -169,6 +182,11 @@ pub async fn by_password(janua: &Janua, visitor: &Visitor, session: &Session, pa
     let attempt = visitor.attempt(janua, &email).await?;
     match janua.own::<Hasher>().verify(&password.0, account.password_hash.clone()).await? {
         Verdict { matches: true, .. } => Ok(attempt),
-        Verdict { matches: false, .. } => Err(WRONG_PASSWORD.into()),
+        // Noted, and warned of, as a wrong password of a sign-in is: they count as one.
+        Verdict { matches: false, .. } => {
+            let wrong = What::WrongPassword { is_last: attempt.is_last };
+            db::aside(asked::keep(janua, visitor, &email, wrong, Destination::default())).await?;
+            Err(WRONG_PASSWORD.into())
+        }
     }
 }

@@ -118,9 +118,8 @@ fn take(subject: &mut Subject, read: &Subscription, known: Option<&prices::Known
     subject.period_end = read.period_end;
     subject.trial_ends_at = read.trial_end;
     // The processor keeps what was planned, also when the subscription has ended before that.
-    let has_ended = matches!(read.status.as_str(), "canceled" | "incomplete_expired");
-    subject.cancel_at_period_end = read.cancel_at_period_end && !has_ended;
-    subject.cancel_at = read.cancel_at.filter(|_| !has_ended);
+    subject.cancel_at_period_end = read.cancel_at_period_end && !subject.has_ended();
+    subject.cancel_at = read.cancel_at.filter(|_| !subject.has_ended());
     subject.past_due_since = match subject.status.as_str() {
         "past_due" => subject.past_due_since.or(Some(now)),
         _ => None,
@@ -173,7 +172,7 @@ pub async fn settle(
         }
     }
     let tier = subject.tier(Plans::of(janua).grace, now).to_owned();
-    if matches!(subject.status.as_str(), "canceled" | "incomplete_expired") {
+    if subject.has_ended() {
         subject.plan = FIRST_PLAN.into();
     }
     match subject.app() {
@@ -209,41 +208,39 @@ pub async fn sync_checkout(janua: &Janua, driver: &Driver, checkout: &Checkout) 
             Ok("expired")
         }
         ("complete", Some(subscription)) => {
-            let is_ours = transact!(janua, async |tx| {
-                let Some(mut subject) = hold(tx, checkout.subject_id).await? else { return Ok(false) };
+            let outcome = transact!(janua, async |tx| {
+                let Some(mut subject) = hold(tx, checkout.subject_id).await? else { return Ok("unknown") };
                 if subject.subscription.as_deref() == Some(&subscription) {
                     Checkout::end(tx, checkout.id, "completed", janua.clock.now()).await?;
-                    return Ok(true);
+                    return Ok("applied");
                 }
                 // Decided when it was completed. An event about it that comes late, or again, must not judge its subscription by
                 // what was bought since: the money of one that ended long ago would go back.
                 let known = Checkout::find(&mut *tx, checkout.id).await?;
                 if known.is_none_or(|known| known.state == "completed") {
-                    return Ok(false);
+                    return Ok("judged_before");
                 }
                 Checkout::end(tx, checkout.id, "completed", janua.clock.now()).await?;
                 let is_taken = subject.is_subscribed() || subject.is_incomplete() || subject.deleted_at.is_some();
                 if is_taken {
                     jobs::enqueue(tx, janua, janua.clock.now(), &CancelSecond { subscription: subscription.clone() })
                         .await?;
-                    return Ok(false);
+                    return Ok("second_subscription");
                 }
                 subject.subscription = Some(subscription.clone());
                 subject.status = "incomplete".into();
                 subject.save(tx, janua.clock.now()).await?;
-                Ok(true)
+                Ok("applied")
             })?;
-            if is_ours {
+            if outcome == "applied" {
                 sync(janua, driver, checkout.subject_id).await?;
                 // Events of its first invoice may have come before we knew whose it is.
                 let latest = driver.subscription(janua, &subscription).await?.latest_invoice;
                 if let Some(invoice) = latest {
                     crate::invoices::sync(janua, driver, &invoice).await?;
                 }
-                Ok("applied")
-            } else {
-                Ok("second_subscription")
             }
+            Ok(outcome)
         }
         _ => Ok("waiting"),
     }

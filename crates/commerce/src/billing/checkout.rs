@@ -228,7 +228,7 @@ async fn begin(janua: &Janua, driver: &Driver, order: &Order<'_>, plan: &Plan) -
     // One that was open before may have been paid or have ended meanwhile, without word of it yet.
     if checkout.state == "open" {
         match apply::sync_checkout(janua, driver, &checkout).await? {
-            "applied" | "second_subscription" => return Err(CHECKOUT_OPEN.into()),
+            "applied" | "second_subscription" | "judged_before" => return Err(CHECKOUT_OPEN.into()),
             "expired" => return Box::pin(begin(janua, driver, order, plan)).await,
             _ => {}
         }

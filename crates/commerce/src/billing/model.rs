@@ -105,6 +105,10 @@ impl Subject {
         self.status == "incomplete"
     }
 
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status.as_str(), "canceled" | "incomplete_expired")
+    }
+
     /// The plan that counts: the one that is paid for, or on trial, or late within the grace.
     pub fn tier(&self, grace: Duration, now: Timestamp) -> &str {
         let counts = match self.status.as_str() {
@@ -356,8 +360,9 @@ impl Checkout {
         Ok(tx.exec(sql, params![id, processor_id, url, expires_at]).await? == 1)
     }
 
+    /// A completed one stays so: what was paid by it is judged once.
     pub async fn end(tx: &mut Tx, id: CheckoutId, state: &'static str, now: Timestamp) -> db::Result<()> {
-        let sql = "UPDATE billing_checkout SET state = $2, ended_at = $3 WHERE id = $1";
+        let sql = "UPDATE billing_checkout SET state = $2, ended_at = $3 WHERE id = $1 AND state <> 'completed'";
         tx.exec(sql, params![id, state, now]).await.map(drop)
     }
 }

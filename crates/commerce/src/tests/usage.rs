@@ -195,12 +195,12 @@ async fn hard_limits_refuse_and_soft_ones_say_that_more_was_used() {
         (&json!("tokens"), &json!(9), &json!(10))
     );
     assert_eq!(total(&t, &shop, "meter=tokens").await, 9, "what was refused is counted nowhere");
-    let batch = json!({ "events": [over, { "meter": "tokens", "value": 1, "eventId": "c" }] });
-    let tracked = track(&t, &shop.key, batch).await;
-    assert_eq!(
-        (&tracked.body["accepted"], &tracked.body["rejected"][0]["code"]),
-        (&json!(1), &json!("quota_exceeded"))
-    );
+    let batch = json!({ "events": [over, { "meter": "tokens", "value": 1, "eventId": "c" }, over] });
+    let tracked = track(&t, &shop.key, batch).await.body;
+    assert_eq!((&tracked["accepted"], &tracked["duplicates"]), (&json!(1), &json!(0)), "{tracked}");
+    let refused = |place: usize| (&tracked["rejected"][place]["index"], &tracked["rejected"][place]["code"]);
+    assert_eq!(refused(0), (&json!(0), &json!("quota_exceeded")));
+    assert_eq!(refused(1), (&json!(2), &json!("quota_exceeded")), "it is no duplicate of what was not counted");
     assert_eq!(total(&t, &shop, "meter=tokens").await, 10);
     // The next month there is room, and the event that was refused is no duplicate.
     t.advance(Duration::from_hours(24));

@@ -41,6 +41,7 @@ pub struct Work {
 }
 
 /// What became of an event.
+#[derive(Clone)]
 pub enum Verdict {
     Accepted,
     Duplicate,
@@ -132,7 +133,20 @@ pub async fn commit(tx: &mut Tx, work: &Work) -> db::Result<(Vec<Verdict>, BTree
         }
     }
     model::add(tx, work.app, work.environment, &additions).await?;
+    judge_twins(work, &mut verdicts);
     Ok((verdicts, used))
+}
+
+/// What comes twice in a request and was refused the first time was not counted before.
+fn judge_twins(work: &Work, verdicts: &mut [Verdict]) {
+    let mut firsts = HashMap::new();
+    for (place, checked) in work.events.iter().enumerate() {
+        let first = *firsts.entry(&checked.digest).or_insert(place);
+        let was_counted = matches!(verdicts[first], Verdict::Accepted | Verdict::Duplicate);
+        if matches!(verdicts[place], Verdict::Duplicate) && !was_counted {
+            verdicts[place] = verdicts[first].clone();
+        }
+    }
 }
 
 /// Looks up what the event is about; nothing for a correction of what cannot be corrected.

@@ -145,6 +145,8 @@ pub struct Seen {
 }
 row!(Seen { content, event });
 
+const FIND_SEEN: &str = "SELECT content, event FROM usage_seen WHERE generation IN ($1, $2) AND digest = $3 LIMIT 1";
+
 impl Seen {
     /// Notes the ids of events; answers for each what is known of it when it was seen before, or comes twice.
     pub async fn note(tx: &mut Tx, sightings: &[Sighting<'_>], now: Timestamp) -> db::Result<Vec<Option<Self>>> {
@@ -159,17 +161,15 @@ impl Seen {
                 sightings.iter().map(values).collect(),
             )
             .await?;
-        let mut seen = vec![];
-        for (sighting, noted) in sightings.iter().zip(noted) {
-            seen.push(if noted == 1 { None } else { Self::find(tx, sighting.digest, now).await? });
-        }
-        Ok(seen)
+        let not_noted = sightings.iter().zip(&noted).filter(|(_, noted)| **noted == 0);
+        let known = not_noted.map(|(one, _)| params![this, this - 1, one.digest]).collect();
+        let mut known = tx.opt_each(FIND_SEEN, known).await?.into_iter();
+        Ok(noted.into_iter().map(|noted| if noted == 0 { known.next().flatten() } else { None }).collect())
     }
 
     pub async fn find(tx: &mut Tx, digest: &str, now: Timestamp) -> db::Result<Option<Self>> {
         let this = generation(now);
-        let sql = "SELECT content, event FROM usage_seen WHERE generation IN ($1, $2) AND digest = $3 LIMIT 1";
-        tx.opt(sql, params![this, this - 1, digest]).await
+        tx.opt(FIND_SEEN, params![this, this - 1, digest]).await
     }
 
     /// The event was not counted after all.

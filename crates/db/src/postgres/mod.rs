@@ -235,12 +235,12 @@ impl PgTx {
         Ok(last_of(self.converse(false).await?))
     }
 
-    /// Runs one statement with each of these values, in a round trip for as many as travel at once.
+    /// Runs one statement with each of these values: one round trip for each [`MOST_AT_ONCE`] of them.
     pub(super) async fn run_each(&mut self, sql: &Text, each: Vec<Vec<Value>>) -> Result<Vec<Done>> {
         let (mut done, mut rest) = (Vec::with_capacity(each.len()), each.into_iter().peekable());
         while rest.peek().is_some() {
             let sent = self.before.len();
-            for params in rest.by_ref().take(MOST_AT_ONCE) {
+            for params in rest.by_ref().take(MOST_AT_ONCE.saturating_sub(sent).max(1)) {
                 self.add(sql, params).await?;
             }
             done.extend(self.converse(false).await?.into_iter().skip(sent));

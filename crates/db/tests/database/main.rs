@@ -248,6 +248,12 @@ async fn one_statement_with_many_values_says_what_each_of_them_did() {
     .unwrap();
     let without = |place: usize| u64::from(place != 7 && place != 299);
     assert_eq!(changed, (0..300).map(without).collect::<Vec<_>>());
+    let names: Vec<_> = (0..300).map(|i| params![format!("n{}", 2 * i)]).collect();
+    let found: Vec<Option<(String,)>> =
+        transact!(test.db, Error, async |tx| tx.opt_each("SELECT id FROM thing WHERE id = $1", names.clone()).await)
+            .unwrap();
+    assert!(found.iter().take(150).enumerate().all(|(i, row)| row == &Some((format!("n{}", 2 * i),))), "{found:?}");
+    assert!(found[150..].iter().all(Option::is_none), "{found:?}");
     assert_eq!(ids(&test.db).await.len(), 299);
     // One that fails ends all of it.
     let failed: Result<Vec<u64>, Error> =

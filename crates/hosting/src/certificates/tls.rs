@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -45,7 +45,8 @@ const UNRECOGNIZED: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// The certificates of a node.
 pub struct Keyring {
     found: Arc<Found>,
-    unknown: Recent<String, ()>,
+    /// Names without a certificate, each with the epoch in which that was read.
+    unknown: Recent<String, u64>,
     /// The certificates from files: of the service itself, and of all names of the edge's own domain.
     own: ArcSwapOption<ServerConfig>,
     edge: ArcSwapOption<ServerConfig>,
@@ -57,6 +58,8 @@ pub struct Keyring {
     /// Counts notices, and says by name which was the last: what was read before it is not kept.
     changes: AtomicU64,
     changed: Recent<String, u64>,
+    /// Held while a notice is heard and while what was read is kept.
+    gate: Mutex<()>,
 }
 
 #[derive(Clone)]
@@ -64,6 +67,20 @@ struct CachedCertificate {
     key: Arc<CertifiedKey>,
     not_after: Timestamp,
     epoch: u64,
+}
+
+impl CachedCertificate {
+    fn open(janua: &Janua, name: &str, stored: &Certificate, epoch: u64) -> Option<Self> {
+        let (chain, not_after) = (stored.chain.as_deref()?, stored.not_after?);
+        let opened = stored.key(janua).ok().flatten()?;
+        match leaf::certified(chain, &opened) {
+            Ok(key) => Some(Self { key: Arc::new(key), not_after, epoch }),
+            Err(error) => {
+                tracing::error!(error, name, "a stored certificate cannot be used");
+                None
+            }
+        }
+    }
 }
 
 struct Found(Recent<String, CachedCertificate>);
@@ -92,6 +109,7 @@ impl Default for Keyring {
             epoch: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             changed: Recent::new(MOST, UNKNOWN),
+            gate: Mutex::new(()),
         }
     }
 }
@@ -107,6 +125,7 @@ impl Keyring {
     pub fn hear(&self, notice: &Notice) {
         match notice {
             Notice::News { topic, body } if topic == model::TOPIC => {
+                let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
                 let number = self.changes.fetch_add(1, SeqCst) + 1;
                 self.changed.insert(body.clone(), number);
                 self.found.0.forget(body);
@@ -115,7 +134,6 @@ impl Keyring {
             Notice::News { .. } => {}
             Notice::StartOver => {
                 self.epoch.fetch_add(1, SeqCst);
-                self.unknown.forget_all();
             }
         }
     }
@@ -164,54 +182,51 @@ impl Keyring {
     }
 
     async fn find(&self, janua: &Janua, name: &str) -> Option<Arc<CertifiedKey>> {
-        for _ in 0..MOST_READS {
-            let before = self.changes.load(SeqCst);
-            let found = self.read(janua, name).await;
-            if self.changed.get(name).is_none_or(|number| number <= before) {
-                return found;
+        let now = janua.clock.now();
+        let kept = self.found.0.get(name).filter(|kept| kept.not_after > now);
+        if janua.db.hears_others() {
+            let epoch = self.epoch.load(SeqCst);
+            if let Some(kept) = kept.as_ref().filter(|kept| kept.epoch == epoch) {
+                return Some(kept.key.clone());
             }
-            // It may be outdated already, whether there was a certificate or none.
-            self.found.0.forget(&name.to_owned());
-            self.unknown.forget(&name.to_owned());
+            if self.unknown.get(name) == Some(epoch) {
+                return None;
+            }
+        }
+        for _ in 0..MOST_READS {
+            let (epoch, before) = (self.epoch.load(SeqCst), self.changes.load(SeqCst));
+            let stored = match Certificate::find(&janua.db, name).await {
+                Ok(stored) => stored.filter(|stored| stored.is_live(now)),
+                Err(error) => {
+                    tracing::warn!(%error, name, "cannot read a certificate; using what this node has");
+                    return kept.map(|kept| kept.key);
+                }
+            };
+            let read = match stored {
+                Some(stored) => Some(CachedCertificate::open(janua, name, &stored, epoch)?),
+                None => None,
+            };
+            if self.keep(name, read.clone(), epoch, before) {
+                return read.map(|read| read.key);
+            }
         }
         None
     }
 
-    async fn read(&self, janua: &Janua, name: &str) -> Option<Arc<CertifiedKey>> {
-        let now = janua.clock.now();
-        let (hears, epoch) = (janua.db.hears_others(), self.epoch.load(SeqCst));
-        let kept = self.found.0.get(name).filter(|kept| kept.not_after > now);
-        if hears && let Some(kept) = kept.as_ref().filter(|kept| kept.epoch == epoch) {
-            return Some(kept.key.clone());
+    /// Keeps what was read, or that there was nothing; `false` where a notice came meanwhile, so that it may be outdated.
+    fn keep(&self, name: &str, read: Option<CachedCertificate>, epoch: u64, before: u64) -> bool {
+        let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.changed.get(name).is_some_and(|number| number > before) {
+            return false;
         }
-        if hears && self.unknown.get(name).is_some() {
-            return None;
-        }
-        let stored = match Certificate::find(&janua.db, name).await {
-            Ok(stored) => stored.filter(|stored| stored.is_live(now)),
-            Err(error) => {
-                tracing::warn!(%error, name, "cannot read a certificate; using what this node has");
-                return kept.map(|kept| kept.key);
-            }
-        };
-        let Some(stored) = stored else {
-            self.found.0.forget(&name.to_owned());
-            self.unknown.insert(name.to_owned(), ());
-            return None;
-        };
-        let (chain, not_after) = (stored.chain.as_deref()?, stored.not_after?);
-        let opened = stored.key(janua).ok().flatten()?;
-        match leaf::certified(chain, &opened) {
-            Ok(key) => {
-                let key = Arc::new(key);
-                self.found.0.insert(name.to_owned(), CachedCertificate { key: key.clone(), not_after, epoch });
-                Some(key)
-            }
-            Err(error) => {
-                tracing::error!(error, name, "a stored certificate cannot be used");
-                None
+        match read {
+            Some(read) => self.found.0.insert(name.to_owned(), read),
+            None => {
+                self.found.0.forget(&name.to_owned());
+                self.unknown.insert(name.to_owned(), epoch);
             }
         }
+        true
     }
 
     fn config(&self) -> io::Result<Arc<ServerConfig>> {

@@ -23,7 +23,7 @@ async fn password_from(t: &TestJanua, network: &str, password: &str, pass: Optio
 }
 
 /// Solves the challenge of a refusal, for a pass.
-async fn solve(t: &TestJanua, refused: &Answer) -> String {
+pub async fn solve(t: &TestJanua, refused: &Answer) -> String {
     let challenge: altcha::Challenge = serde_json::from_value(refused.body["challenge"].clone()).unwrap();
     let solution = altcha::solve_challenge(altcha::SolveChallengeOptions::new(&challenge)).unwrap().unwrap();
     let token = BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes());

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     actors::*,
     factors::{careful, ticket, verify},
+    lockout::solve,
     passkeys::{Holder, add, come_in, login_options},
 };
 
@@ -44,6 +45,12 @@ async fn a_proof_alone_counts_in_its_session() {
     let reauthenticate = "/auth/reauthenticate";
     assert_eq!(t.post(reauthenticate).await.status, 401);
     assert_eq!(ada.asks(t.post(reauthenticate)).await.status, 204, "the sign-in was just now");
+    for (untrue, code) in
+        [(json!({ "password": "not it at all" }), "wrong_password"), (json!({ "code": "123456" }), "wrong_code")]
+    {
+        let refused = ada.asks(t.post(reauthenticate).json(&untrue)).await;
+        assert_eq!(refused.refusal(), (403, code), "what is given has to be right");
+    }
     t.advance(Duration::from_mins(11));
     let stale = ada.asks(t.post(reauthenticate)).await;
     assert_eq!(stale.refusal(), (403, "reauthentication_required"));
@@ -62,6 +69,10 @@ async fn a_proof_alone_counts_in_its_session() {
     assert_eq!(weak.refusal(), (403, "reauthentication_required"));
     let strong = bob.person.asks(t.post(reauthenticate).json(&json!({ "code": bob.code(&t) }))).await;
     assert_eq!(strong.status, 204);
+    let untrue = bob.person.asks(t.post(reauthenticate).json(&json!({ "password": "not it at all" }))).await;
+    assert_eq!(untrue.refusal(), (403, "wrong_password"), "though something stronger was proven just now");
+    let right = bob.person.asks(t.post(reauthenticate).json(&json!({ "password": PASSWORD }))).await;
+    assert_eq!(right.status, 204);
     t.run_jobs().await;
     t.finish().await;
 }
@@ -71,18 +82,24 @@ async fn wrong_proofs_run_out_of_tries() {
     let t = start().await;
     let ada = signed_in(&t, ADA).await;
     t.advance(Duration::from_mins(11));
-    let wrong = json!({ "password": "not it at all" });
-    let mut closed = false;
-    for _ in 0..20 {
-        let refused = ada.asks(t.post("/auth/reauthenticate").json(&wrong)).await;
-        match refused.refusal() {
-            (403, "wrong_password") => assert!(!closed, "{}", refused.text),
-            (403, "captcha_required") | (429, "rate_limited") => closed = true,
-            _ => panic!("{}", refused.text),
-        }
+    t.happened().await;
+    let wrong = || t.post("/auth/reauthenticate").json(&json!({ "password": "not it at all" }));
+    for _ in 0..5 {
+        assert_eq!(ada.asks(wrong()).await.refusal(), (403, "wrong_password"));
     }
-    assert!(closed, "a stolen session is no way to guess the password");
+    for _ in 5..10 {
+        let refused = ada.asks(wrong()).await;
+        assert_eq!(refused.refusal(), (403, "captcha_required"));
+        let pass = solve(&t, &refused).await;
+        let tried = ada.asks(wrong().header("x-service-captcha-pass", &pass)).await;
+        assert_eq!(tried.refusal(), (403, "wrong_password"));
+    }
+    assert_eq!(ada.asks(wrong()).await.refusal(), (429, "rate_limited"), "a stolen session is no way to guess");
     t.run_jobs().await;
+    let happened = t.happened().await;
+    assert_eq!(happened.iter().filter(|kind| *kind == "SIGN_IN_FAILED").count(), 10, "{happened:?}");
+    assert_eq!(happened.iter().filter(|kind| *kind == "SIGN_IN_LOCKED").count(), 1, "{happened:?}");
+    assert!(mail_to(&t, ADA).unwrap().contains("wrong password was entered ten times"));
     t.finish().await;
 }
 
