@@ -89,6 +89,7 @@ async fn what_is_wrong_is_said_at_the_form_and_passwords_are_not_sent_back() {
     assert_eq!(refused.status, 403);
     assert!(refused.text.contains("The current password is wrong."), "{}", refused.text);
     assert!(!refused.text.contains("not it at all") && !refused.text.contains("another horse"), "{}", refused.text);
+    t.run_jobs().await;
     t.finish().await;
 }
 
