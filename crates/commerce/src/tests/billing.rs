@@ -377,7 +377,11 @@ async fn a_late_event_about_an_earlier_checkout_gives_no_money_back() {
     subscribe(&t, &ada, "scale", CARD).await;
     let checkout = Checkout::of_processor(&t.janua.db, &first).await.unwrap().expect("the first checkout");
     let driver = Payments::of(&t.janua).expect("the sandbox");
-    apply::sync_checkout(&t.janua, driver, &checkout).await.unwrap();
+    assert_eq!(apply::sync_checkout(&t.janua, driver, &checkout).await.unwrap(), "judged_before");
+    // Nor where the processor did not know it for a while.
+    let now = t.janua.clock.now();
+    db::transact!(t.janua.db, async |tx| Checkout::end(tx, checkout.id, "expired", now).await).unwrap();
+    assert_eq!(apply::sync_checkout(&t.janua, driver, &checkout).await.unwrap(), "judged_before");
     t.run_jobs().await;
     let now = billing(&t, &ada).await;
     assert_eq!((&now["status"], &now["plan"]), (&json!("active"), &json!("scale")), "{now}");

@@ -301,24 +301,11 @@ pub async fn note_unique(
     places: Vec<Place>,
     digest: &str,
 ) -> db::Result<Vec<Place>> {
-    let values = |place: &Place| {
-        params![
-            app,
-            environment,
-            &place.meter,
-            place.span,
-            &place.property,
-            &place.customer,
-            &place.choice,
-            place.slot,
-            digest
-        ]
-    };
     let noted = tx
         .exec_each(
             "INSERT INTO usage_unique (app_id, environment, meter, span, property, customer, choice, slot, digest)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
-            places.iter().map(values).collect(),
+            places.iter().map(|place| unique_values(app, environment, place, digest)).collect(),
         )
         .await?;
     Ok(places.into_iter().zip(noted).filter(|(_, noted)| *noted == 1).map(|(place, _)| place).collect())
@@ -334,19 +321,24 @@ pub async fn forget_unique(
     tx.send(
         "DELETE FROM usage_unique WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = $4
            AND property = $5 AND customer = $6 AND choice = $7 AND slot = $8 AND digest = $9",
-        params![
-            app,
-            environment,
-            &place.meter,
-            place.span,
-            &place.property,
-            &place.customer,
-            &place.choice,
-            place.slot,
-            digest
-        ],
+        unique_values(app, environment, place, digest),
     )
     .await
+}
+
+/// A key in a place, as the columns of `usage_unique` name it.
+fn unique_values(app: ApplicationId, environment: Environment, place: &Place, digest: &str) -> Vec<db::Value> {
+    params![
+        app,
+        environment,
+        &place.meter,
+        place.span,
+        &place.property,
+        &place.customer,
+        &place.choice,
+        place.slot,
+        digest
+    ]
 }
 
 /// So many values of a property are kept apart.
